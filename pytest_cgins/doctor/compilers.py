@@ -31,7 +31,6 @@ class Toolkit:
     """A CUDA toolkit's compiler."""
 
     nvcc: str
-    """Path of nvcc."""
     version: parse.Version
     """Its version; () if it does not say."""
     folder: Path | None

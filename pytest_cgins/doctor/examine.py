@@ -17,9 +17,7 @@ Check = Callable[[], "Finding | Iterable[Finding | None] | None"]
 def examine(*, probe: bool = False, proc: Path = Path("/proc")) -> DoctorReport:
     """Look for everything. Takes a few seconds, and never raises for what it finds.
 
-    Args:
-        probe: also build a tiny kernel and run it under ncu.
-        proc: where the system's own files are.
+    With `probe` a tiny kernel is built and run under ncu.
     """
     # All of these wait for other processes, so threads are enough to overlap them.
     with ThreadPoolExecutor(max_workers=8) as pool:

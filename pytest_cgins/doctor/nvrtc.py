@@ -58,11 +58,7 @@ def library() -> Finding:
 
 
 def headers(nvrtc: Finding) -> Finding:
-    """Whether CUDA's headers are there, whole, and of NVRTC's version.
-
-    Args:
-        nvrtc: what `library` found.
-    """
+    """Whether CUDA's headers are there, whole, and of the version of NVRTC, as `library` found it."""
     wanted = tuple(int(part) for part in nvrtc.version.split(".")) if nvrtc.version else ()
     found = cuda_headers.find((wanted[0], wanted[1]) if wanted else None)
     answer = Finding(

@@ -134,13 +134,7 @@ def program(
 ) -> Finding:
     """What there is of a program, which is looked for as by `find`, and the version that `--version` prints.
 
-    Args:
-        group: of the finding.
-        name: of the program.
-        disables: what cannot be done without it.
-        remedy: how to get it.
-        folders: where it may lie if it is not on PATH.
-        read: finds the version in the line that has it, or in all that is printed.
+    `read` finds it in the line that has it, or in all that is printed.
     """
     where = find(name, folders)
     ran = run([where, "--version"]) if where else None

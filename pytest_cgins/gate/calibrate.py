@@ -60,19 +60,11 @@ class _Subject:
 
 
 class CalibrationRun:
-    """Measures the noise of one device."""
+    """Measures the noise of one device, by an evaluator without a base revision."""
 
     def __init__(
         self, evaluator: Evaluator, device: str, plan: Plan, *, say: Callable[[str], object]
     ) -> None:
-        """Nothing is started yet.
-
-        Args:
-            evaluator: of the project, without a base revision.
-            device: `cpu` or `cuda`.
-            plan: how much is measured.
-            say: takes a line of progress.
-        """
         self._evaluator = evaluator
         self._device = device
         self._plan = plan

@@ -166,12 +166,7 @@ def contents(folder: Path | None = None) -> dict[Path, bytes]:
 
 
 def stored(environment: Environment, files: Mapping[Path, bytes]) -> Found:
-    """What is stored for a device under this driver and these libraries.
-
-    Args:
-        environment: as the worker describes the device.
-        files: as `contents` gives them.
-    """
+    """What is stored for a device under this driver and these libraries, in files as of `contents`."""
     wanted = key(environment)
     known = _newest(files)
     for one in known:

@@ -25,17 +25,11 @@ class CaseProcesses:
     """Knows which roles of workers a case needs."""
 
     pool: WorkerPool
-    """Has the workers."""
     runs: KernelRuns
-    """Asks them."""
     requests: ReferenceRequests
-    """Of the run."""
     reference: ReferenceWorker
-    """Locks devices."""
     bases: BaseKernels
-    """What kernels are compared with."""
     devices: Devices
-    """Of this machine."""
 
     def warm(self) -> None:
         """Have all workers import torch at the same time, while something else is awaited."""
@@ -43,11 +37,7 @@ class CaseProcesses:
         self.pool.warm(["verification"])
 
     def start(self, role: str) -> None:
-        """Start the imports of a role's processes while nothing is being timed; errors are raised when they are used.
-
-        Args:
-            role: `verification` or `timing`.
-        """
+        """Start the imports of processes that verify or time, while nothing is being timed; errors are raised when they are used."""
         with suppress(CginsError, EndedError), self.verification_lock():
             self.pool.warm(self._of_cases(role))
 

@@ -70,7 +70,6 @@ class TimingTask:
     """What is to be timed, and how it is judged."""
 
     role: str
-    """Role of the worker."""
     request: OpenTiming
     """Without sets."""
     pairs: Sequence[Pair]
@@ -78,7 +77,6 @@ class TimingTask:
     seed: int
     """Seed of the orders of blocks. The worker is not told: whoever knows it knows the order of the next block."""
     gate: TimingGate
-    """The kernel's."""
     tests: int
     """How many tests the suite makes."""
     revision: str
@@ -109,7 +107,6 @@ class Sample:
     log_ratios: tuple[float, ...]
     """Log ratios of the kernel to its base, one a block; () without a base."""
     refused: Mapping[ArmName, str]
-    """Why arms are not there."""
 
 
 class CaseTiming:
@@ -168,12 +165,7 @@ class CaseTiming:
             before.reply.close()
 
     def sample(self, task: TimingTask, blocks: int, *, longer: float = 1.0) -> Sample:
-        """A fixed number of blocks of kernel and base; nothing is judged.
-
-        Args:
-            task: without probes; of its gate nothing counts.
-            blocks: how many, or fewer where these take longer than a test may.
-            longer: factor for the length of batches.
+        """A fixed number of blocks of kernel and base, or fewer where these take longer than a test may; nothing is judged.
 
         Raises:
             EndedError: the kernel failed meanwhile.

@@ -30,12 +30,7 @@ def _opened(folder: Path) -> TracePack:
 def cases_of(
     config: Config, *, device: str = "auto", read: Callable[[Path], TracePack] = _opened
 ) -> tuple[Case, ...]:
-    """All cases, kernel by kernel in the order of the file.
-
-    Args:
-        config: the loaded file.
-        device: `cpu` or `cuda` leaves the other's cases out.
-        read: gives the pack in a folder; by default its blobs must be there as well.
+    """All cases, kernel by kernel in the order of the file, of one device or `auto`; by default the blobs of packs must be there.
 
     Raises:
         PackError: a trace pack cannot be read.

@@ -42,15 +42,11 @@ class Target:
     """One implementation and one architecture."""
 
     kernel: KernelEntry
-    """The kernel that it builds."""
     implementation: Implementation
-    """What is built."""
     arch: str
-    """What it is built for."""
     skip: str = ""
     """Why it is not built; "" if it is."""
     skip_reason: Reason = Reason.OK
-    """Reason code of the skip."""
 
     @property
     def name(self) -> str:
@@ -73,13 +69,8 @@ class Compiler:
     ) -> None:
         """Nothing is built yet.
 
-        Args:
-            config: the file.
-            archs: architectures to build for; by default those of each kernel, see `architectures.ahead`.
-            baseline: `merge-base`, a commit, or `none`.
-            build_queue: builds the kernels; by default a new one, which `close` ends.
-            on_wait: told how far `build_queue` is while a build is waited for, and None afterwards.
-            instructions: whether the machine code is disassembled.
+        By default each kernel is built for its own architectures (`architectures.ahead`), by a queue that `close` ends. `on_wait`
+        is told how far the queue is while a build is waited for, and None afterwards.
         """
         self.config = config
         self._archs = tuple(dict.fromkeys(archs))

@@ -31,11 +31,7 @@ _TRIPPED = {
 
 
 def decide(correctness: Correctness, measurement: Measurement | None) -> Verdict:
-    """Judge one case that ran to its end.
-
-    Args:
-        correctness: every check that was made, and what the case can tell from the right answer.
-        measurement: its timings; reported, they do not decide anything yet.
+    """Judge one case that ran to its end; its timings are reported, they do not decide anything yet.
 
     Returns:
         Tampering, else the first probe that tripped and explains wrong answers, else the first check that failed, else
@@ -119,13 +115,7 @@ def decide_resources(
     revision: str,
     limits: ResourceLimits,
 ) -> Verdict:
-    """Judge what a build takes against what it took at the base revision.
-
-    Args:
-        functions: every function of the build.
-        base: every function of the base's build for the same architecture.
-        revision: of the base, for messages.
-        limits: growth that is accepted.
+    """Judge what a build takes against what it took at the base revision, for the same architecture.
 
     Returns:
         `RESOURCES` if a function spills more bytes, or spills no fewer, has more registers, and fewer warps

@@ -26,26 +26,17 @@ class Devices:
     """Answers by `cpu` and `cuda`; the trusted worker is started for the first one."""
 
     reference: ReferenceWorker
-    """Sees the devices."""
     pool: WorkerPool
-    """Has the workers that run kernels."""
     builds: KernelBuilds
-    """Are told which devices there are."""
     stage: TimingStage
-    """Holds a device alone."""
     reached: DevicePeaks
-    """What devices reach."""
     asked: str
     """The device that a run was asked for, or `auto`."""
     import_root: str
     """Folder that the trusted worker imports ops from."""
 
     def described(self, *, warms: bool = True) -> Mapping[str, Environment]:
-        """What each device is.
-
-        Args:
-            warms: start the other workers meanwhile; they are not needed where nothing is verified.
-        """
+        """What each device is; `warms` starts the other workers meanwhile, which are needed where something is verified."""
         if warms and not self.reference.known:
             self.reference.warm()
             self.pool.warm(["verification"])

@@ -247,11 +247,7 @@ class Evaluator:
             self.close()
 
     def build_ahead(self, cases: Iterable[Case]) -> None:
-        """Begin to build the kernels of some cases, and wait for nothing; errors are told by `evaluate`.
-
-        Args:
-            cases: in the order in which they will be evaluated.
-        """
+        """Begin to build the kernels of cases, in the order in which these will be evaluated; errors are told by `evaluate`."""
         self.processes.warm()
         cases = list(cases)
         wanted = [case.key for case in cases]
@@ -339,8 +335,7 @@ class Evaluator:
     def time(self, right: Evaluation) -> Evaluation:
         """Time a case that was verified before, by this evaluator or one with the same seed, and judge it by its time.
 
-        Args:
-            right: what was found of the case; its kernel is built from the same sources.
+        Its kernel is built from the same sources.
         """
         started = time.monotonic()
         result = replace(right, build_seconds=0.0)

@@ -24,14 +24,7 @@ Entry = tuple[KernelEntry, Implementation]
 
 
 def tested(config: Config, case: Case, compiled: CompiledKernel, *, seed: int) -> Tested:
-    """What is about to be tested.
-
-    Args:
-        config: the file that the case comes from.
-        case: one of its cases.
-        compiled: the kernel as it is handed to the workers.
-        seed: of the fresh inputs.
-    """
+    """What is about to be tested."""
     return Tested(
         sources=compiled.source.digest,
         build=compiled.key,
@@ -45,12 +38,7 @@ def tested(config: Config, case: Case, compiled: CompiledKernel, *, seed: int) -
 
 
 def stale(file: Path, evaluations: Iterable[Evaluation]) -> tuple[str, ...]:
-    """What changed since it was tested: one line a kernel implementation or trace pack.
-
-    Args:
-        file: the `cgins.yaml`, which is read anew.
-        evaluations: of its cases; those whose kernel was not built are passed over.
-    """
+    """What changed since it was tested: one line a kernel implementation or trace pack, by the `cgins.yaml`, which is read anew."""
     told: dict[str, None] = {}
     first: dict[tuple[str, str, str], Evaluation] = {}
     for evaluation in evaluations:

@@ -37,13 +37,7 @@ class StoredVerdict(Document):
 
 
 def line_of(evaluation: Evaluation, *, writer: str, revision: str) -> str:
-    """The line of a case that was found right in this run, with its end; "" for others, and without a key.
-
-    Args:
-        evaluation: of the case.
-        writer: as of `Provenance`.
-        revision: as of `Provenance`.
-    """
+    """The line of a case that was found right in this run, with its end; "" for others, and without a key."""
     tested, correctness = evaluation.tested, evaluation.correctness
     new = evaluation.verdict.status is Status.PASSED and evaluation.stored is None
     if not new or tested is None or not tested.key or correctness is None:

@@ -18,17 +18,12 @@ class ReferenceRequests:
     """Makes the requests of a run to the reference worker."""
 
     config: Config
-    """The loaded file."""
     seed: int
-    """Seed of the fresh inputs."""
     level: str
-    """Level of the probes."""
     sanitize: tuple[str, ...]
-    """Tools that CUDA kernels are run under."""
     import_root: Path
     """Folder that the trusted worker imports ops from."""
     timing: bool
-    """Whether right kernels are timed."""
     cases: Callable[[], Sequence[Case]] = tuple
     """All cases of the file, among which are those of the requests."""
     _entries: dict[str, KernelEntry] = field(default_factory=dict)

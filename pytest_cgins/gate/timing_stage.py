@@ -55,13 +55,9 @@ class ReadyCase:
     """A case that can be timed."""
 
     case: Case
-    """Which."""
     compiled: CompiledKernel
-    """Its kernel."""
     role: str
-    """Of the worker that times it."""
     pairs: list[Pair]
-    """Sets of inputs that it is timed on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,11 +65,8 @@ class Outcome:
     """What came of the stage."""
 
     measurement: Measurement
-    """The timings."""
     judged: TimingJudgement
-    """What probes saw meanwhile."""
     base: BaseKernel
-    """What it was compared with."""
     died_beside_base: bool = False
     """Whether the worker died with both in it, and did not with the kernel alone."""
 
@@ -112,7 +105,7 @@ def compile_numbers(measurement: Measurement) -> dict[str, float]:
 
 
 class TimingStage:
-    """Times the cases of one `cgins.yaml`."""
+    """Times the cases of one `cgins.yaml`; compilers rest meanwhile, and bases are closed by their owner."""
 
     def __init__(
         self,
@@ -126,18 +119,6 @@ class TimingStage:
         own_tests: Callable[[], int],
         import_root: str,
     ) -> None:
-        """Nothing is read or built yet.
-
-        Args:
-            requests: of the run.
-            runs: asks workers.
-            reference: judges what was seen.
-            options: of the run.
-            bases: what kernels are compared with; closed by their owner.
-            builds: compilers rest while anything is timed.
-            own_tests: how many tests the file alone makes.
-            import_root: folder that ops are imported from beside kernels.
-        """
         self._requests = requests
         self.bases = bases
         self._runs = runs
@@ -205,13 +186,6 @@ class TimingStage:
     ) -> Sample:
         """A fixed number of blocks of a case, in the worker of its role as it is; nothing is judged.
 
-        Args:
-            ready: the case.
-            base: what it is compared with, if that has a build.
-            blocks: how many.
-            longer: factor for the length of batches.
-            seed: of the orders.
-
         Raises:
             EndedError: the kernel failed meanwhile.
             InfrastructureError: the device was not to be had.
@@ -229,14 +203,7 @@ class TimingStage:
         torch: bool,
         tuned: tuple[TunedConfig, ...],
     ) -> tuple[Opened, list[Block]]:
-        """Blocks of a case in a process that may have run other kernels; whoever asks holds the device.
-
-        Args:
-            ready: the case.
-            orders: of the blocks: the kernel, and torch.
-            fenced: whether a GPU is timed by loops between fences.
-            torch: whether torch has blocks of its own.
-            tuned: what autotuners are to choose.
+        """Blocks of kernel and torch in a process that may have run other kernels; whoever asks holds the device.
 
         Raises:
             EndedError: the kernel failed.

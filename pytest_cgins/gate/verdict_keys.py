@@ -53,11 +53,8 @@ class VerdictKeys:
     """Keys of the cases of one `cgins.yaml`."""
 
     config: Config
-    """The file."""
     requests: ReferenceRequests
-    """Of the run: what is asked of a case."""
     environment_of: Callable[[str], Environment]
-    """What a device runs on."""
     run: str
     """What else of the run could change a verdict."""
     _of_kernels: dict[tuple[str, ...], tuple[str, str]] = field(default_factory=dict)

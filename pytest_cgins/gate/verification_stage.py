@@ -55,9 +55,7 @@ class Prepared:
     """A case as it was prepared."""
 
     case_request: CaseRequest
-    """What it was prepared for."""
     reply: Reply[PreparedCase]
-    """The case's sets of inputs."""
 
     @property
     def case(self) -> Case:
@@ -94,15 +92,7 @@ class Prepared:
 
 
 class VerificationStage:
-    """Verifies the kernels of one `cgins.yaml`.
-
-    Args:
-        runs: asks workers that run kernels.
-        reference: judges.
-        sanitizers: that CUDA kernels are run under.
-        bases: kernels of the base revision; closed by their owner.
-        import_root: folder that ops are imported from beside kernels.
-    """
+    """Verifies the kernels of one `cgins.yaml`; bases are closed by their owner."""
 
     def __init__(
         self,

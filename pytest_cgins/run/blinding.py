@@ -16,12 +16,7 @@ _MEMORY_USE = "memory_use"
 
 
 class Blinding:
-    """One request's sets, as a worker sees them.
-
-    Args:
-        pairs: sets as the reference worker prepared them, and their buffers.
-        seed: decides the order.
-    """
+    """One request's sets, as a worker sees them: in an order that the seed decides."""
 
     def __init__(self, pairs: Sequence[tuple[PackedInputs, Buffer]], *, seed: str) -> None:
         pairs = list(pairs)

@@ -22,13 +22,6 @@ class DevicePeaks:
         measure: Callable[[str], MeasuredPeaks | None],
         alone_on: Callable[[str], AbstractContextManager[None]],
     ) -> None:
-        """Nothing is read or measured yet.
-
-        Args:
-            environment: of a device.
-            measure: has the trusted worker measure a device.
-            alone_on: holds a device meanwhile.
-        """
         self._environment = environment
         self._measure = measure
         self._alone_on = alone_on

@@ -56,7 +56,6 @@ class End:
     words: str
     """What it did, with its name in front: `was killed by SIGSEGV (segmentation fault)`."""
     remedy: str
-    """What to do about it."""
     reason: Reason
     """The verdict's reason if a kernel is to blame."""
 
@@ -104,11 +103,7 @@ def last_stack(output: str) -> list[tuple[str, str, str]]:
 
 
 def hung_in(output: str) -> tuple[str, str]:
-    """Where a process was that did not answer, to follow a message, and a remedy; "" for what its stack does not tell.
-
-    Args:
-        output: what it printed, its stack at the end.
-    """
+    """Where a process was that did not answer, to follow a message, and a remedy; "" for what its stack does not tell."""
     frames = last_stack(output)
     for compiler, name in _COMPILERS.items():
         if any(compiler.search(file) for file, _, _ in frames):

@@ -29,7 +29,6 @@ class GpuState:
     uuid: str = ""
     """`GPU-…`; "" where it did not say."""
     name: str = ""
-    """Its model."""
     free: float = 0.0
     """Share of its memory that nobody holds."""
 

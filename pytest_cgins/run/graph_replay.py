@@ -21,13 +21,7 @@ _INTEGERS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 
 
 def require(name: ArmName, arm: Rotating, copy: TimedCopy, content: Content) -> None:
-    """Hold a replay of one call against the call itself.
-
-    Args:
-        name: of the arm, for the error.
-        arm: the kernel or its base; its first call is on `copy`.
-        copy: whose tensors hold its set's numbers again afterwards.
-        content: the numbers to replay on: another set's, if there is one.
+    """Hold a replay of one call on the numbers of `content` against the call itself; `copy` has its own set's again afterwards.
 
     Raises:
         CaptureError: they differ, or cannot be compared for want of memory; or there is no graph, or an empty one.

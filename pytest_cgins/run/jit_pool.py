@@ -74,15 +74,7 @@ def compile_ahead(
     environment: Mapping[str, str],
     folder: Path,
 ) -> None:
-    """Have the kernels of some cases compiled, and wait for nothing.
-
-    Args:
-        cases: in the order in which they will be evaluated.
-        kernels: those of the session, among whose compilers the processes count.
-        import_root: folder that kernels are imported from.
-        environment: of the session's workers, which says where JIT compilers keep what they compiled.
-        folder: where it is put down which kernels are compiled.
-    """
+    """Have the kernels of some cases compiled, in their order, and wait for nothing; a file in `folder` says of each that it is."""
     wanted: dict[KernelSource, list[Case]] = {}
     for case in cases:
         source = kernels.source(case.key)

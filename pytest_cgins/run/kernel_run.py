@@ -50,12 +50,7 @@ class KernelRuns:
     def run(
         self, role: str, request: RunKernel, pairs: Sequence[Pair]
     ) -> tuple[Reply[KernelAnswers], list[str]]:
-        """Run a kernel on all sets, those of probes included.
-
-        Args:
-            role: of the worker.
-            request: without sets.
-            pairs: sets as the reference worker prepared them.
+        """Run a kernel on all sets, those of probes included; the request comes without sets.
 
         Returns:
             The worker's answers under the sets' real names, and notes. A probe's set on which the kernel died has an
@@ -91,14 +86,7 @@ class KernelRuns:
     ) -> Reply[T]:
         """One request to a worker that runs the kernel: its death is the kernel's doing, and so is a wrong answer.
 
-        Args:
-            role: of the worker.
-            method: of its service.
-            request: a message.
-            read_answer: from the answer's JSON; a ValueError says that our own service would never give it.
-            buffers: of the request.
-            timeout_s: limit for the answer.
-            kernel: see `WorkerPool.call`.
+        By a ValueError `read_answer` says of the answer's JSON that our own service would never give it.
 
         Raises:
             EndedError: the kernel failed, died, or forged an answer.

@@ -29,11 +29,7 @@ class KernelCache:
     def load(
         self, compiled: CompiledKernel, *, around: Callable[[], AbstractContextManager[object]] = nullcontext
     ) -> LoadedKernel:
-        """Load a kernel, once.
-
-        Args:
-            compiled: as it was built.
-            around: what the kernel's own code is loaded in.
+        """Load a kernel, once; its own code is loaded in `around`.
 
         Raises:
             LaunchError: its library is not what was built.

@@ -44,13 +44,7 @@ _AUTOGRAD_KEYS = ("Autograd", "CompositeImplicitAutograd")
 
 
 class Operator:
-    """A kernel that is a torch operator, with the recorded sets of inputs.
-
-    Args:
-        request: what is asked.
-        buffers: one a set.
-        kernel: the loaded kernel.
-    """
+    """A kernel that is a torch operator, with the recorded sets of inputs."""
 
     def __init__(self, request: CheckOperator, buffers: Sequence[Buffer], kernel: LoadedKernel) -> None:
         self._kernel = kernel

@@ -69,15 +69,8 @@ class WorkerPool:
     ) -> None:
         """A pool without workers as yet.
 
-        Args:
-            services: service of each role.
-            env: added to every worker's environment.
-            limits: what each worker may take of the machine.
-            wrap: puts another program around workers that run kernels; see `launch.Wrap`.
-            sandbox: what those run in.
-            interpreter: runs the workers that run kernels.
-            isolation: with `none`, what runs kernels is called in this process; trusted roles keep their own.
-            start_timeout_s: limit of a worker's imports.
+        `wrap` and `sandbox` are put around workers that run kernels, by `interpreter`. With isolation `none` these are called in
+        this process; trusted roles keep their own.
         """
         self._services = services
         self._env = env
@@ -107,17 +100,10 @@ class WorkerPool:
         kernel: str = "",
         extends: bool = True,
     ) -> Reply[Any]:
-        """Call a method of the role's service; errors are those of `WorkerProcess.call`.
+        """Call a method of the role's service; errors are those of `WorkerProcess.call`, buffers stay the caller's.
 
-        Args:
-            role: of the worker.
-            method: of its service.
-            params: JSON values.
-            buffers: stay the caller's.
-            timeout_s: limit for the answer.
-            kernel: what the call runs, if any. A worker that has run another one is ended first, for it may have been
-                left with another kernel's doing: patched functions, damaged memory, changed modes.
-            extends: whether who compiles has the limit some times over.
+        A worker that has run another kernel is ended first, for it may have been left with that one's doing: patched functions,
+        damaged memory, changed modes. `extends` says whether who compiles has the limit some times over.
         """
         with self._turn(role):
             if kernel and self._kernels.get(role, kernel) != kernel:

@@ -60,13 +60,7 @@ class Failure:
 
 
 class RankPool:
-    """Workers of a pool that answer together, one a rank: a role stands for all its ranks. A failure of one ends all of them.
-
-    Args:
-        pool: has the workers.
-        devices: one a rank.
-        limit_s: of a request.
-    """
+    """Workers of a pool that answer together, one a rank: a role stands for all its ranks. A failure of one ends all of them."""
 
     is_local = False
 
@@ -91,17 +85,9 @@ class RankPool:
         kernel: str = "",
         failed: Callable[[Reply[T]], EndedError | None] = lambda _: None,
     ) -> list[Reply[T]]:
-        """One request to each rank at once.
+        """One request to each rank at once; without `timeout_s` its limit is that of all requests.
 
-        Args:
-            role: of all ranks.
-            method: of their service.
-            requests: one a rank.
-            answer: what it is read as.
-            buffers: of each rank's request.
-            timeout_s: limit, 0 for that of all requests.
-            kernel: see `WorkerPool.call`.
-            failed: the verdict on an answer that tells of a failure, after which others may wait for its rank.
+        `failed` gives the verdict on an answer that tells of a failure, after which others may wait for its rank.
 
         Raises:
             EndedError: a rank failed.

@@ -39,15 +39,7 @@ _TOOLS_COST = (
 
 
 class Sanitizers:
-    """A worker a tool, started when first needed.
-
-    Args:
-        tools: in the order in which they are to run.
-        env: added to the workers' environment.
-        seed: of the run.
-        timeout_s: limit of an ordinary request.
-        sandbox: put around a tool and its worker.
-    """
+    """A worker a tool, started when first needed; tools run in the order that they are given."""
 
     def __init__(
         self,
@@ -71,12 +63,7 @@ class Sanitizers:
         """Number of bytes read of each log."""
 
     def probes(self, device: str, request: RunKernel, pairs: Sequence[Pair]) -> tuple[Probe, ...]:
-        """Run a kernel under each tool; one result a tool.
-
-        Args:
-            device: of the case.
-            request: without sets; a tool that is not among its probes is left out.
-            pairs: sets as the reference worker prepared them; each is run once.
+        """Run a kernel once on each set under each tool; one result a tool, none of one that is not among the probes of the request.
 
         Raises:
             EndedError: `INFRASTRUCTURE`, compute-sanitizer is not installed or does not work here, or its worker was
@@ -93,7 +80,7 @@ class Sanitizers:
     ) -> tuple[str, ...]:
         """What the tools find in a kernel that failed when it was run, in lines; where and why it failed, with luck.
 
-        Args and errors are those of `probes`; `end` is how it failed.
+        Errors are those of `probes`; `end` is how it failed.
         """
         if end.verdict.status is not Status.RUNTIME_ERROR or not device_of(device).is_cuda:
             return ()

@@ -73,13 +73,7 @@ def find() -> str:
 
 
 def around(program: str, tool: str, log: Path) -> Callable[[Sequence[str]], list[str]]:
-    """What puts the sanitizer around a worker's command.
-
-    Args:
-        program: path of compute-sanitizer.
-        tool: `memcheck`, `racecheck`, `initcheck` or `synccheck`.
-        log: file that findings are written to as they come; `%p` stands for the process's id.
-    """
+    """What puts a tool of the sanitizer around a worker's command; `%p` in the name of the log stands for the process's id."""
     options = ["--tool", tool, "--log-file", str(log), "--target-processes", "application-only"]
     options += ["--print-limit", str(MOST_LOGGED), "--launch-timeout", "0"]
     if tool == "memcheck":

@@ -20,9 +20,7 @@ Gpu = tuple[str, tuple[str, ...]]
 def usable(visible: str | None, gpus: tuple[Gpu, ...]) -> tuple[str, ...]:
     """The devices that a process can choose from, each as an entry for CUDA_VISIBLE_DEVICES.
 
-    Args:
-        visible: what CUDA_VISIBLE_DEVICES is set to; None if it is not set.
-        gpus: those of the machine.
+    `visible` is what that is set to, None if it is not.
 
     Of a list CUDA takes what comes before the first entry that names no GPU (CUDA C++ Programming Guide, "CUDA
     Environment Variables"), and nothing if one of those comes twice.

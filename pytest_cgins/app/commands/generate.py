@@ -198,16 +198,7 @@ def begin(
     goes_on: bool,
     **further: object,
 ) -> Journal:
-    """Write down the run of a command.
-
-    Args:
-        arguments: of the command.
-        config: the project's file.
-        settings: who is asked.
-        planned: kernels that are to be written.
-        goes_on: see `run.begin`.
-        further: fields of the record that the options of all such commands do not tell.
-    """
+    """Write down the run of a command; `further` has fields of the record that the options of all such commands do not tell."""
     from pytest_cgins.building.revision.merge_base import NONE
     from pytest_cgins.regenerate import run
 

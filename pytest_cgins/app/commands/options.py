@@ -23,15 +23,7 @@ def command(
     description: str | None = None,
     **settings: Any,
 ) -> argparse.ArgumentParser:
-    """Add a subcommand: `"close  close pull requests"`; `run` gives its exit status.
-
-    Args:
-        subparsers: of the command that it belongs to.
-        line: its name, and what it does.
-        run: gives its exit status.
-        description: what its own help says that it does, if that is more.
-        settings: of `add_parser`.
-    """
+    """Add a subcommand: `"close  close pull requests"`; `run` gives its exit status, and settings are those of `add_parser`."""
     name, _, text = line.partition("  ")
     parser = subparsers.add_parser(name, help=text, description=description or sentence(text), **settings)
     parser.set_defaults(run=run)

@@ -27,9 +27,7 @@ def _filled(template: str, **values: str) -> str:
 def workflows(folder: Path, action: str) -> dict[str, str]:
     """Names and texts of the workflows that gate pull requests and comment on them.
 
-    Args:
-        folder: of the repository, with its `cgins.yaml`.
-        action: `OWNER/NAME@COMMIT` of pytest-cgins; "" for what is installed here.
+    `action` is `OWNER/NAME@COMMIT` of pytest-cgins; "" for what is installed here.
 
     Raises:
         ConfigError: there is no `cgins.yaml`, or the commit is not known or not whole.
@@ -77,12 +75,7 @@ def import_roots(files: Iterable[Path]) -> str:
 
 
 def project_files(plan: Plan, device: DeviceName) -> dict[str, str]:
-    """Names and texts of the files, relative to the repository.
-
-    Args:
-        plan: at least one entry.
-        device: where kernels of Triton run; on the CPU, in its interpreter.
-    """
+    """Names and texts of the files of a plan with entries, relative to the repository; on the CPU Triton is interpreted."""
     calls = dict.fromkeys(entry.match.call for entry in plan.entries)
     ops = dict.fromkeys(entry.match.op for entry in plan.entries)
     own = functions(ops)

@@ -28,7 +28,6 @@ class KnownOp:
     """An op of torch."""
 
     op: str
-    """Qualified name."""
     examples: dict[str, str]
     """Its parameters that a kernel may take, in order, each with an expression for a call."""
     implied: frozenset[str]
@@ -44,7 +43,6 @@ class Match:
     name: str
     """What kernels for the op are called."""
     op: str
-    """Qualified name."""
     declares: tuple[str, ...]
     """Parameters of the op that the kernel takes or that an adapter checks, in the op's order."""
     arguments: tuple[str, ...]
@@ -93,12 +91,9 @@ def plain_name(name: str) -> tuple[str, int]:
 
 
 def match(name: str, parameters: Sequence[Parameter], *, by_place: bool) -> Match | str:
-    """The op that a host function of this name replaces, or why that is not certain.
+    """The op that a host function of this `plain_name` replaces, or why that is not certain.
 
-    Args:
-        name: `plain_name` of the function.
-        parameters: the function's.
-        by_place: whether it takes no arguments by name, as `apply` and C++ functions do.
+    `by_place` says that it takes no arguments by name, as `apply` and C++ functions do.
     """
     known = KNOWN.get(name)
     if known is None:

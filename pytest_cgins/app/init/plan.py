@@ -18,11 +18,9 @@ class Entry:
     implementation: str
     """Its name; that of the kernel is the match's."""
     language: str
-    """What it is written in."""
     match: Match
     """The op, and how the function is called for it."""
     function: Definition | CompiledFunction
-    """What is called."""
     covers: frozenset[str] = frozenset()
     """Qualified names of the kernels that it launches."""
 
@@ -37,7 +35,6 @@ class Plan:
     """What `cgins init` enters."""
 
     scan: Scan
-    """What it follows from."""
     kernels: dict[str, Definition]
     """Those of Triton and CuTe that host functions launch, by qualified name."""
     entries: list[Entry] = field(default_factory=list)
@@ -45,7 +42,6 @@ class Plan:
     operators: list[Definition] = field(default_factory=list)
     """Functions that are registered as operators of torch and of which no entry is."""
     left_out: list[tuple[str, str]] = field(default_factory=list)
-    """What is not entered, and why."""
 
 
 def make_plan(scan: Scan) -> Plan:

@@ -52,11 +52,9 @@ class Timing:
     method: str
     """Clock and batching: `cuda-graph`, `fenced-loop` or `perf-counter`."""
     calls_per_batch: int
-    """Calls in one timed batch."""
     samples_ns_per_call: tuple[float, ...]
     """One a batch, in the order in which they were taken."""
     median_ns_per_call: float
-    """Median of the samples."""
     iqr_ns_per_call: float
     """Distance of their quartiles."""
     notes: tuple[str, ...]

@@ -143,12 +143,10 @@ def left_out(items: list[pytest.Item], shard: Shard, durations: Durations | None
 def chosen(
     keys: Sequence[tuple[str, str] | None], shard: Shard, durations: Durations | None = None
 ) -> list[int]:
-    """Indices of the items of a part. Items with the same key stay together; those without one are the first part's.
+    """Indices of the items of a part.
 
-    Args:
-        keys: name of each item's case, and its pack.
-        shard: the part.
-        durations: how long cases take; None for parts that have about as many cases as each other.
+    Items with the same key, the name of a case and its pack, stay together; those without one are the first part's. Without
+    durations parts have about as many cases as each other.
     """
     distinct = list(dict.fromkeys(key for key in keys if key is not None))
     if durations is None:

@@ -64,11 +64,7 @@ class EarlierVerdicts:
                         file.write(line.encode())
 
     def close(self, *, finished: bool) -> None:
-        """Write what was kept, where that was asked for and this is the default branch.
-
-        Args:
-            finished: whether all that was to run did: nothing is left to resume.
-        """
+        """Write what was kept, where that was asked for and this is the default branch; of a finished run nothing is left to resume."""
         unfinished = self._journal.parent
         taken = (Path(name) for name in self._texts)
         for file in (self._journal, *taken) if finished else ():

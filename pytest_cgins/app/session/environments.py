@@ -25,13 +25,7 @@ REFUSED = {
 
 
 class PairedProcesses:
-    """Evaluates cases of a file together when the first of them is asked for, since pairs of processes time them together.
-
-    Args:
-        gate: the session.
-        base: where what they are compared with is built and run.
-        kernel: where they are; by default in this environment.
-    """
+    """Evaluates cases of a file together when the first of them is asked for, since pairs of processes time them together."""
 
     def __init__(self, gate: Gate, base: Elsewhere, kernel: Elsewhere = HERE) -> None:
         self._gate = gate
@@ -67,13 +61,7 @@ class PairedProcesses:
         return cls(gate, Elsewhere(base, at_base=True), Elsewhere(kernel))
 
     def evaluation(self, file: Path, case: Case, *, together: Callable[[Case], bool]) -> Evaluation:
-        """What was found of a case.
-
-        Args:
-            file: its cgins.yaml.
-            case: which.
-            together: of which other cases of the file this is found out at the same time.
-        """
+        """What was found of a case, and at the same time of those others of the file that `together` names."""
         if (file, case.name) not in self._evaluations:
             # An item of another worker of xdist is not this process's to evaluate, and nobody knows which those are.
             items = () if hasattr(self._gate.config, "workerinput") else self._gate.items

@@ -38,11 +38,7 @@ class Gate(Protocol):
         """An evaluator of one `cgins.yaml`, closed by its owner; arguments are those of `Evaluator`."""
 
     def tests(self, *, pairs: bool = False) -> int:
-        """Tests of times in the whole suite.
-
-        Args:
-            pairs: whether pairs of processes time all of it, which test medians alone: one test a case.
-        """
+        """Tests of times in the whole suite; pairs of processes test medians alone: one test a case."""
 
     def tell(self, text: str) -> None:
         """Show what a long step is at; "" clears it."""

@@ -21,11 +21,7 @@ logger = logging.getLogger(__name__)
 
 
 class LostGpus:
-    """What a pytest process knows of them.
-
-    Args:
-        environment: of the processes that run kernels, as the session began with it.
-    """
+    """What a pytest process knows of them."""
 
     def __init__(self, environment: Mapping[str, str]) -> None:
         self.environment = dict(environment)
@@ -33,12 +29,9 @@ class LostGpus:
         self._lost: dict[str, str] = {}
 
     def after(self, found: Evaluation, gpu: str, again: Callable[[], Evaluation]) -> Evaluation:
-        """What was found of a case; if its GPU is lost, what is found of it on another one.
+        """What was found of a case; if its GPU is lost, what is found of it on another one, by processes that have `environment`.
 
-        Args:
-            found: of the case.
-            gpu: UUID of what it ran on; "" if it is not known.
-            again: evaluates the case with new processes, which have `environment`.
+        `gpu` is the UUID of what it ran on; "" if that is not known.
         """
         may_be = device_of(found.case.device).is_cuda and found.verdict.status in MAY_BE_THE_DEVICES
         if not (may_be and gpu):

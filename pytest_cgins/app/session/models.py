@@ -49,15 +49,7 @@ def case_of(entry: ModelEntry) -> Case:
 
 
 class ModelRun:
-    """Asks `cgins bench-model` about a model.
-
-    Args:
-        gate: the session.
-        file: the `cgins.yaml`.
-        entry: the model.
-        environment: variables of its process.
-        fenced: whether kernels may run in a sandbox alone.
-    """
+    """Asks `cgins bench-model` about a model; `fenced` says that kernels may run in a sandbox alone."""
 
     def __init__(
         self, gate: Gate, file: Path, entry: ModelEntry, *, environment: dict[str, str], fenced: bool

@@ -52,11 +52,6 @@ def of_run(record: RunRecord, ran: RunResult, config: Path) -> Iterator[str]:
     """Do with the proposals of a run what it was begun with, and say what came of it, a line each.
 
     What has been opened by an earlier part of the run is left as it is.
-
-    Args:
-        record: what the run was asked for.
-        ran: what it came to.
-        config: the project's `cgins.yaml`.
     """
     # Where a faster kernel may still come, there is one pull request, with that one.
     open_ = {result.target.improves for result in ran.results if result.state in ("waiting", "stopped")}
@@ -70,12 +65,8 @@ def published(
 ) -> Iterator[str]:
     """Open pull requests, and say what came of it, a line each.
 
-    Args:
-        proposals: folders.
-        config: the project's `cgins.yaml`.
-        choice: `auto` opens them as `pull_request` in `cgins.yaml` says, where there is a token and a remote on GitHub;
-            `draft` opens drafts, and says why it cannot.
-        environment: variables of this process.
+    `auto` opens them as `pull_request` in `cgins.yaml` says, where there is a token and a remote on GitHub; `draft` opens
+    drafts, and says why it cannot.
     """
     if choice == "off" or not proposals:
         return

@@ -176,10 +176,8 @@ class GateSession:
     def tests(self, *, pairs: bool = False) -> int:
         """Tests of times in the whole suite, whatever part of it this process or this command line runs.
 
-        All files are collected by the time that anything is timed, by every worker of xdist.
-
-        Args:
-            pairs: whether pairs of processes time all of it, which test medians alone: one test a case.
+        All files are collected by the time that anything is timed, by every worker of xdist. Pairs of processes test medians
+        alone: one test a case.
         """
         given: int = self.config.getoption("--cgins-suite-tests")
         if given:
