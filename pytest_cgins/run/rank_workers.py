@@ -62,8 +62,6 @@ class Failure:
 class RankPool:
     """Workers of a pool that answer together, one a rank: a role stands for all its ranks. A failure of one ends all of them."""
 
-    is_local = False
-
     def __init__(self, pool: WorkerPool, devices: Sequence[str], limit_s: float) -> None:
         self.inputs: Sequence[Sequence[Buffer]] = ()
         """What `call` sends each rank in the place of a request's buffers."""

@@ -317,12 +317,10 @@ def run_ablate(arguments: argparse.Namespace) -> int:
     config = load(arguments.config)
     entry, implementations = selection.chosen(config, arguments.kernel, arguments.device)
     if len(implementations) != 1:
-        names = ", ".join(
-            selection.label(implementation.name, implementation.device) for implementation in implementations
-        )
+        names = [selection.label(one.name, one.device) for one in implementations]
         raise ConfigError(
-            f"kernel {entry.name} has several implementations: {names}",
-            remedy=f"name one: cgins evidence ablate {entry.name}/{selection.label(implementations[0].name, implementations[0].device)}",
+            f"kernel {entry.name} has several implementations: {', '.join(names)}",
+            remedy=f"name one: cgins evidence ablate {entry.name}/{names[0]}",
         )
     variants = [(name, _source(name, file)) for name, file in arguments.without]
     one = implementations[0]

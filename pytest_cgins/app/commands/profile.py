@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytest_cgins.app.commands.options import Subparsers, command, flag, option
-from pytest_cgins.app.commands.traces import add_trust, project_of, trust_named
+from pytest_cgins.app.commands.traces import add_trust, imports_of, trust_named
 from pytest_cgins.core import documents
-from pytest_cgins.core.console import import_path, new_table, print_failures, print_table, tracked
+from pytest_cgins.core.console import new_table, print_failures, print_table, tracked
 from pytest_cgins.core.device import DEVICES, device_of, require_device, usable_device
 from pytest_cgins.core.errors import TraceError
 from pytest_cgins.packs.store import open_pack
@@ -56,7 +56,7 @@ def run(args: argparse.Namespace) -> int:
     profiles: list[PackProfile] = []
     failures: list[TraceError] = []
     for folder, reader in readers:
-        with import_path(*project_of(folder), Path.cwd()):
+        with imports_of(folder):
             device = args.device or usable_device({trace.origin.device for trace in reader.pack.traces})
             made, failed = profiler.profile(
                 reader, device, tracked(reader.pack.traces, f"Profiling {folder}")

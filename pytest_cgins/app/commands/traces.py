@@ -9,7 +9,7 @@ import os
 import sys
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import AbstractContextManager, closing
 from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -67,10 +67,10 @@ def trust_named(args: argparse.Namespace) -> None:
         trust(op)
 
 
-def project_of(pack: Path) -> list[Path]:
-    """The folder of the nearest `cgins.yaml` at or above a pack, if there is one."""
+def imports_of(pack: Path) -> AbstractContextManager[None]:
+    """Meanwhile look modules up from the nearest `cgins.yaml` at or above a pack, as the gate does, then here, as `python -m`."""
     found = upwards(pack.resolve())
-    return [] if found is None else [found.parent]
+    return import_path(*([] if found is None else [found.parent]), Path.cwd())
 
 
 def ls(args: argparse.Namespace) -> int:
@@ -108,11 +108,7 @@ def show(args: argparse.Namespace) -> int:
 
 
 def verify(args: argparse.Namespace) -> int:
-    """Check every file of packs, and replay every trace; 1 if a pack or a trace fails.
-
-    Marked functions are looked up from the folder of the nearest `cgins.yaml` at or above a pack, as the
-    gate does, and then from the current folder, as `python -m` does.
-    """
+    """Check every file of packs, and replay every trace; 1 if a pack or a trace fails."""
     trust_named(args)
     failures: list[TraceError] = []
     for folder in args.packs:
@@ -123,7 +119,7 @@ def verify(args: argparse.Namespace) -> int:
         except PackError as error:
             failures.append(error)
             continue
-        with import_path(*project_of(folder), Path.cwd()):
+        with imports_of(folder):
             failures += _replay(folder, reader)
     print_failures(failures)
     return 1 if failures else 0
@@ -258,7 +254,7 @@ def audit(args: argparse.Namespace) -> int:
     found: dict[str, list[TraceAudit]] = {}
     for folder in args.packs:
         reader = open_pack(folder)
-        with import_path(*project_of(folder), Path.cwd()):
+        with imports_of(folder):
             audits, random, failed = _audit(reader, folder, args)
         failures += failed
         found[str(folder)] = audits

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class Gate(Protocol):
-    """A session with `--cgins`: `run.GateSession`, which puts these items and hooks together."""
+    """A session with `--cgins`: `run.GateSession`, which puts these items and hooks together, and says what methods raise."""
 
     config: pytest.Config
     seed: int
@@ -26,11 +26,7 @@ class Gate(Protocol):
     items: tuple[pytest.Item, ...]
 
     def evaluator(self, file: Path) -> Evaluator:
-        """The evaluator of one `cgins.yaml`, made at the first call.
-
-        Raises:
-            ConfigError: the file is wrong.
-        """
+        """The evaluator of one `cgins.yaml`, made at the first call."""
 
     def new_evaluator(
         self, file: Path, elsewhere: Elsewhere, reference: WorkerPool | None = None, *, timing: bool = True
@@ -44,11 +40,7 @@ class Gate(Protocol):
         """Show what a long step is at; "" clears it."""
 
     def cases(self, file: Path) -> tuple[Case, ...]:
-        """The cases of one `cgins.yaml`.
-
-        Raises:
-            CginsError: the file or one of its trace packs is wrong.
-        """
+        """The cases of one `cgins.yaml`."""
 
     def evaluate(self, file: Path, case: Case) -> Evaluation:
         """Run the gate on a case of a `cgins.yaml`."""
