@@ -44,13 +44,9 @@ class BaseComparison:
 def held_against(
     wanted: str, files: Iterable[Path], *, device: str = "auto", folders: Iterable[Path] = ()
 ) -> BaseComparison:
-    """Compare the cases of files with those that the same files had at the base revision.
+    """Compare the cases of files with those that the same files had at the base revision, as `revision.resolve` takes it, or `none`.
 
-    Args:
-        wanted: as `revision.resolve` takes it, or `none`.
-        files: absolute paths.
-        device: `cpu` or `cuda` leaves the other's cases out on both sides.
-        folders: of a file that is gone from below one of these, all cases are missing.
+    Of a file that is gone from below one of the folders, all cases are missing.
     """
     if wanted == NONE:
         return BaseComparison(note=f"--cgins-baseline={NONE}")

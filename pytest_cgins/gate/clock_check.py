@@ -74,9 +74,8 @@ class OutsideClock:
     def slowdown(self, alone: OutsideClock, stopped: Callable[[], AbstractContextManager[None]]) -> str:
         """Message that the base is slower here than in a separate process; "" if it is not.
 
-        Args:
-            alone: the base as the kernel of a process that this kernel was never in.
-            stopped: holds this process; it may keep the other one from running.
+        `alone` has the base as the kernel of a process that this kernel was never in, and `stopped` holds this process, which may
+        keep the other one from running.
         """
         if self.prepared.method != alone.prepared.method:
             return ""  # the base cannot be captured there: its times say nothing of those here

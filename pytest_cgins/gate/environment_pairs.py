@@ -95,13 +95,8 @@ class _Pairing:
 class EnvironmentPairs:
     """Compares the kernels of one `cgins.yaml` in two environments.
 
-    Args:
-        kernel: evaluates kernels in the environment under test, without timing.
-        base: evaluates what they are compared with, in the other one, and shares the trusted worker of `kernel`.
-        environment: the base's environment, in words; "" where both builds are of one, and cannot share a process.
-        tests: how many tests share the chance of a false alarm.
-        seed: of the orders.
-        progress: told what is done, one line at a time.
+    Both evaluators share the trusted worker, and neither times by itself. `environment` is the base's, in words; "" where both
+    builds are of one, and cannot share a process.
     """
 
     def __init__(

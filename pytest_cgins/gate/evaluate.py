@@ -71,16 +71,12 @@ class Evaluator:
     """Evaluates the cases of one `cgins.yaml`, with worker processes that it owns.
 
     Args:
-        config: the loaded file.
         seed: seed of the fresh inputs; the same seed repeats them.
         device: `cpu` or `cuda` leaves the other's cases out; `auto` keeps both, and those whose device is
             absent come out as `SKIPPED`.
-        timing: whether right kernels are timed.
         timing_options: how they are; by default against torch alone.
         cache: folder of built kernels, by default the user's cache folder.
-        timeout_s: limit for one request to a worker, in seconds.
         probes: level of the probes: `full`, `fast` or `off`.
-        sanitize: tools of compute-sanitizer that CUDA kernels are run under.
         isolation: `none` runs kernels in this process, for debuggers; see `run.pool.LocalWorker`.
         sandbox: put around the workers that run kernels, and around compilers; shows them the project and the builds,
             and hides the packs.

@@ -131,19 +131,9 @@ class WorkerProcess:
     ) -> WorkerProcess:
         """Start a process that serves `service` ("module:Class"), and do not wait for its imports.
 
-        Args:
-            service: what to serve.
-            name: for messages.
-            env: variables to add to the inherited environment, of which secrets are left out.
-            limits: what it may take of the machine.
-            wrap: puts another program around it, such as a checker.
-            sandbox: what it runs in.
-            shielded: let no other process of this user look into it; it sees to it that this one goes on.
-            fork: let it be forked by a process that has its imports behind it, see `forkserver`; what is put around
-                it, and what times, is started as a program.
-            imports: the module that this process has imported; that of the service if "".
-            interpreter: runs it.
-            start_timeout_s: limit of its imports.
+        Of the inherited environment, to which `env` is added, secrets are left out. Into a `shielded` process no other of this user
+        may look; it sees to it that this one goes on. With `fork` it may be forked by a process that has `imports` behind it, by
+        default the module of the service, see `forkserver`; what is put around it, and what times, is started as a program.
         """
         mark = secrets.token_hex(16)
         ours, theirs = socket.socketpair()

@@ -41,10 +41,7 @@ def pinned_environment(
 ) -> dict[str, str]:
     """CUDA_VISIBLE_DEVICES for the workers of a pytest process; {} outside of xdist and with one GPU at most.
 
-    Args:
-        workerinput: xdist's, whose `workerid` ends with a number; None outside of it.
-        environ: of pytest. If CUDA_VISIBLE_DEVICES is set there, one of its entries is chosen.
-        listing: the GPUs of this machine; by default nvidia-smi's list.
+    If it is set in pytest's environment, one of its entries is chosen; else one of the GPUs that nvidia-smi lists.
     """
     if workerinput is None:
         return {}
@@ -55,7 +52,7 @@ def pinned_environment(
 def told(
     workers: Sequence[str], *, environ: Mapping[str, str] = os.environ, listing: Listing | None = None
 ) -> list[str]:
-    """Lines such as `cgins: gw0, gw2 on GPU-…`; none with one GPU at most. Arguments as of `pinned_environment`."""
+    """Lines such as `cgins: gw0, gw2 on GPU-…`; none with one GPU at most."""
     gpus = usable(environ.get(VARIABLE), (listing or list_gpus)())
     if len(gpus) < 2:
         return []
