@@ -199,12 +199,12 @@ def inferred(semantics: Semantics, call: OpCall, recorded: Sequence[Tensor]) -> 
 def _likely(
     name: str, tensor: Tensor, tensors: Mapping[str, Tensor], dims: Sequence[tuple[str, int, int]]
 ) -> Coupling | None:
+    if tensor.dtype == torch.bool or tensor.is_complex():
+        return None
     rises = bool((tensor.to(torch.float64).diff(dim=-1) >= 0).all())
     if tensor.is_floating_point():
         ordered = rises and tensor.ndim == 1 and len(tensor) > 4 and float(tensor[0]) < float(tensor[-1])
         return Sorted(argument=name) if ordered else None
-    if tensor.dtype == torch.bool or tensor.is_complex():
-        return None
     flat = tensor.reshape(-1).to(torch.int64)
     if int(flat.min()) < 0:  # of a table negative numbers are no pages
         flat = flat[flat >= 0]

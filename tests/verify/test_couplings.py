@@ -170,6 +170,12 @@ def test_queries_within_keys_are_proposed() -> None:
     ]
 
 
+@pytest.mark.filterwarnings("error")
+def test_nothing_is_proposed_of_complex_numbers() -> None:
+    """They have no order; torch warns of a cast that drops half of each."""
+    assert proposed(x=torch.zeros(24, 3), frequencies=torch.arange(24) + 1j) == []
+
+
 def test_numbers_are_taken_for_what_they_look_like() -> None:
     """Offsets with their limit, a page table with lengths in it; what is declared is not proposed again."""
     call, tensors = call_of("m.f", x=torch.zeros(24, 3), cu=torch.tensor([0, 3, 9, 24]), max_seqlen=16)
