@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable
-from dataclasses import replace
 from pathlib import Path
 
 from pytest_cgins.building.build_command import Commands
@@ -54,7 +53,6 @@ class KernelBuilds:
         self._closes = builds is None
         self._sources: dict[Name, KernelSource | CginsError] = {}
         self._withheld: list[KernelSource] = []
-        self._told: set[KernelSource] = set()
         self._commands = Commands(config.root, self._cache, fenced=self.builds.fence is not None)
 
     def close(self) -> None:
@@ -86,7 +84,7 @@ class KernelBuilds:
         self._withheld = []
 
     def kernel(self, kernel: str, implementation: str, device: str) -> CompiledKernel:
-        """A built kernel; its build time is that of the build at the first call, and 0 later.
+        """A built kernel.
 
         Raises:
             BuildError, SourceError: it cannot be built.
@@ -97,16 +95,12 @@ class KernelBuilds:
         if isinstance(source, CginsError):
             raise source
         try:
-            compiled = unaltered(self.builds, source, on_wait=self._on_wait)
+            return unaltered(self.builds, source, on_wait=self._on_wait)
         except OSError as error:
             raise InfrastructureError(
                 f"the build cache {self._cache} cannot be used: {error}",
                 remedy="make it writable, or set CGINS_CACHE_DIR to a folder that is",
             ) from error
-        if source in self._told:
-            return replace(compiled, build_seconds=0.0, cached=True)
-        self._told.add(source)
-        return compiled
 
     def source(self, name: Name) -> KernelSource | None:
         """The source of an implementation; None where it cannot be read, which `kernel` tells."""

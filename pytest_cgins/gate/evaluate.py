@@ -165,6 +165,7 @@ class Evaluator:
         self._cases: tuple[Case, ...] | None = None
         self._tested: dict[tuple[str, ...], Tested] = {}
         self._hung: dict[str, list[str]] = {}
+        self._told_builds: set[str] = set()
         self._runs = KernelRuns(self.pool, seed=seed, timeout_s=timeout_s)
         self._verification = VerificationStage(
             self._runs, self.reference, self._sanitizers, self._bases, import_root=import_root
@@ -311,10 +312,13 @@ class Evaluator:
         if place not in self._tested:
             self._tested[place] = input_digests.tested(self.config, case, compiled, seed=self.seed)
         tested = replace(self._tested[place], trace=case.trace_id)
+        # Told with the first case: whoever asked for the kernel before that tells of no build.
+        is_told = compiled.key in self._told_builds
+        self._told_builds.add(compiled.key)
         return replace(
             result,
             kernel_digest=compiled.source.digest,
-            build_seconds=compiled.build_seconds,
+            build_seconds=0.0 if is_told else compiled.build_seconds,
             tested=self._keys.added(tested, case, compiled) if self._known else tested,
         )
 
@@ -375,7 +379,7 @@ class Evaluator:
             )
 
     def compiled(self, case: Case) -> CompiledKernel:
-        """The built kernel; its build time is reported with the first case only."""
+        """The built kernel."""
         try:
             compiled = self.kernel_builds.kernel(*case.key)
             return self._elsewhere.in_place_of(compiled, case, self.config, self._bases)

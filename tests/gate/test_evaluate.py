@@ -192,6 +192,18 @@ def python(name: str) -> str:
     return f"device: cpu, target: 'bad_kernels:{name}'"
 
 
+def test_a_build_is_told_with_the_first_case(
+    project: Path, evaluators: Evaluators, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where the kernel was asked for before, as to see whether its base revision is timed apart."""
+    monkeypatch.setenv("CGINS_CACHE_DIR", str(tmp_path))
+    evaluator = evaluators.make(configure(project, "source: relu.cpp"))
+    (case,) = evaluator.cases()
+    took = evaluator.compiled(case).build_seconds
+    assert took > 0
+    assert [evaluator.evaluate(case).build_seconds for _ in range(2)] == [took, 0]
+
+
 @pytest.mark.exam
 def test_a_right_kernel_passes_with_numbers(project: Path, evaluators: Evaluators) -> None:
     """Built, verified and timed: the verdict's numbers are those of its parts."""
