@@ -109,7 +109,7 @@ def match(name: str, parameters: Sequence[Parameter], *, by_place: bool) -> Matc
             arguments.append(f"{parameter.name}={counterpart}" if by_name else counterpart)
             continue
         if parameter.default is None:
-            return f"its parameter {parameter.name} is not one of {known.op}'s ({', '.join(known.examples)})"
+            return f"its parameter {parameter.name} is not one that init knows of {known.op} ({', '.join(known.examples)})"
         if _differs(parameter):
             return f"its {parameter.name} is {parameter.default} by default, that of {known.op} is not"
         skipped = True

@@ -141,20 +141,20 @@ def _match(function: Definition) -> Match | str:
 
 def _match_compiled(compiled: CompiledFunction) -> Match | str:
     name = plain_name(compiled.name.rpartition("::")[2])[0]
-    if compiled.contract != "torch-extension":
-        # A schema line has the op's own parameters, and a trace has values for all of these.
-        of_op = parameters_of(name)
-        if not of_op:
-            return match(name, compiled.parameters, by_place=True)
-        if strange := [parameter.name for parameter in compiled.parameters if parameter.name not in of_op]:
-            return f"its parameter {strange[0]} is not one of {name}'s ({', '.join(of_op)})"
-        known = [parameter for parameter in compiled.parameters if parameter.name in KNOWN[name].examples]
-        how = match(name, known, by_place=True)
-        if isinstance(how, Match) and how.fixed:
-            return f"it takes no {how.fixed[0]}, as {how.op} does"
-        return how
-    how = match(name, compiled.parameters, by_place=True)
-    if isinstance(how, Match) and not how.direct:
+    # What an op is called with has all of its own parameters, those with defaults too.
+    of_op = parameters_of(name)
+    names = [parameter.name for parameter in compiled.parameters]
+    is_extension = compiled.contract == "torch-extension"
+    strange = [] if is_extension or not of_op else [one for one in names if one not in of_op]
+    if strange:
+        return f"its parameter {strange[0]} is not one of {name}'s ({', '.join(of_op)})"
+    known = [one for one in compiled.parameters if one.name not in of_op or one.name in KNOWN[name].examples]
+    how = match(name, known, by_place=True)
+    if isinstance(how, Match) and how.fixed and not is_extension:
+        return f"it takes no {how.fixed[0]}, as {how.op} does"
+    others = set(names).difference(one.name for one in known)
+    in_order = all(names.index(one) == of_op.index(one) for one in others)
+    if isinstance(how, Match) and is_extension and not (how.direct and in_order):
         return f"its parameters are not those of {how.op} in order: an adapter must call it"
     if isinstance(how, Match) and compiled.missing:
         return f"it includes {compiled.missing}, which is not beside it: enter it with its flags by hand"

@@ -288,7 +288,7 @@ def test_ops_that_torch_has_not_are_written_as_functions_of_torch(repository: Pa
     basic = repository / "src" / "fastops" / "ops" / "basic.py"
     basic.write_text(KERNELS.replace("def fused_silu_mul(x, y)", "def fused_silu_mul(left, right)"))
     assert reasons(plan_of(repository))["_silu_mul_kernel"] == (
-        "fastops.ops.basic.fused_silu_mul: its parameter left is not one of cgins_ops.silu_mul's (input, other)"
+        "fastops.ops.basic.fused_silu_mul: its parameter left is not one that init knows of cgins_ops.silu_mul (input, other)"
     )
 
 
@@ -337,6 +337,30 @@ def test_a_schema_line_is_held_against_the_op(tmp_path: Path, line: str, why: st
     (tmp_path / "kernel.cu").write_text(f"// cgins: {line}\n// cgins-launch: grid=(1) block=(1)\n")
     plan = plan_of(tmp_path)
     assert [entry.function.contract for entry in plan.entries] == ([] if why else ["device"])
+    assert list(reasons(plan).values()) == ([why] if why else [])
+
+
+@pytest.mark.parametrize(
+    ("signature", "why"),
+    [
+        ("gelu(at::Tensor x, c10::string_view approximate)", ""),
+        ("softmax(at::Tensor input, int64_t dim)", ""),
+        (
+            "softmax(at::Tensor input, int64_t dim, at::ScalarType dtype)",
+            "its parameters are not those of torch.nn.functional.softmax in order: an adapter must call it",
+        ),
+        ("gelu(at::Tensor x, double scale)", "its parameter scale is not one that init knows of torch.nn.functional.gelu (input)"),
+    ],
+)  # fmt: skip
+def test_an_extension_may_take_what_else_the_op_takes(tmp_path: Path, signature: str, why: str) -> None:
+    """In the op's order, since nothing names the arguments of a C++ function."""
+    name = signature.partition("(")[0]
+    (tmp_path / "ops.cpp").write_text(
+        f"#include <torch/extension.h>\nat::Tensor {signature} {{}}\n"
+        f'PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {{ m.def("{name}", &{name}); }}\n'
+    )
+    plan = plan_of(tmp_path)
+    assert [entry.function.contract for entry in plan.entries] == ([] if why else ["torch-extension"])
     assert list(reasons(plan).values()) == ([why] if why else [])
 
 
@@ -406,7 +430,7 @@ def test_the_layout_of_hugging_faces_kernels(repository: Path, cgins: Command) -
     ("name", "parameters", "why"),
     [
         ("rope", ["x"], "no op of torch is known that is called rope"),
-        ("softmax", ["x", "scale"], "its parameter scale is not one of torch.nn.functional.softmax's (input, dim)"),
+        ("softmax", ["x", "scale"], "its parameter scale is not one that init knows of torch.nn.functional.softmax (input, dim)"),
         ("mse_loss", ["x", "y", "reduction='sum'"], "its reduction is 'sum' by default, that of torch.nn.functional.mse_loss is not"),
         ("linear", ["x"], "it does not take weight, as torch.nn.functional.linear does"),
     ],
