@@ -118,7 +118,7 @@ def statuses(results: Iterable[Evaluation | Compilation]) -> Cell:
 
 KERNELS = (
     "kernel", "implementation", "cases", "status", "worst error / allowed", "time vs base", "speed vs torch",
-    "share of peak",
+    "speed vs torch.compile", "share of peak",
 )  # fmt: skip
 
 
@@ -134,7 +134,7 @@ def _kernel(
     correctness = [member.correctness for member in members if member.correctness is not None]
     shares = [one.share for one in correctness if one.share is not None]
     bases = [test.ratio for member in members if (test := times.comparison(member)) is not None]
-    speeds = [member.measurement.speedup_vs_torch for member in members if member.measurement is not None]
+    timed = [member.measurement for member in members if member.measurement is not None]
     peaks = [peak for member in members if (peak := times.share_of_peak(member.measurement)) is not None]
     return (
         kernel,
@@ -143,9 +143,14 @@ def _kernel(
         statuses(members),
         figure(max(shares, default=None), ratio),
         _median(bases, slowdown, lambda: f"worst {slowdown(max(bases))}"),
-        _median(speeds, speedup, lambda: f"{ratio(min(speeds))}..{ratio(max(speeds))}"),
+        _speed([one.speedup_vs_torch for one in timed]),
+        _speed([one.speedup_vs_compile for one in timed if one.speedup_vs_compile is not None]),
         figure(median(peaks) if peaks else None, percent),
     )
+
+
+def _speed(values: Sequence[float]) -> Cell:
+    return _median(values, speedup, lambda: f"{ratio(min(values))}..{ratio(max(values))}")
 
 
 def _median(values: Sequence[float], words: Callable[[float], str], extremes: Callable[[], str]) -> Cell:

@@ -66,10 +66,13 @@ _BROKEN_HEADINGS = {
     "worst error / allowed": ("worst", " error"),
     "time vs base (>1 slower)": ("time", " vs base", " (>1 slower)"),
     "speed vs torch (>1 faster)": ("speed", " vs torch", " (>1 faster)"),
+    "speed vs torch.compile (>1 faster)": ("speed", " vs compile", " (>1 faster)"),
     "share of peak": ("of", " peak"),
 }
 """Headings that are shorter here, in pieces between which a narrow column breaks them."""
-_LEFT = ("status", "time vs base (>1 slower)", "speed vs torch (>1 faster)")
+_LEFT = (
+    "status", "time vs base (>1 slower)", "speed vs torch (>1 faster)", "speed vs torch.compile (>1 faster)",
+)  # fmt: skip
 """Columns whose cells have an end in brackets."""
 _STATUS = re.compile(rf"(?:\d+ )?\b({'|'.join(status.value for status in Status)})\b")
 

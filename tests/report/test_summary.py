@@ -31,8 +31,8 @@ def test_rows_are_one_an_implementation(make_evaluation: Make) -> None:
         make_evaluation(Status.SKIPPED, device="cuda:0"),
     )
     assert found == [
-        ["scale", "cpp (cpu)", "3", "3 PASSED", "0.9", "–", "1x (0.5..2)", "–"],
-        ["scale", "cpp (cuda)", "1", "1 SKIPPED", "–", "–", "–", "–"],
+        ["scale", "cpp (cpu)", "3", "3 PASSED", "0.9", "–", "1x (0.5..2)", "–", "–"],
+        ["scale", "cpp (cuda)", "1", "1 SKIPPED", "–", "–", "–", "–", "–"],
     ]
 
 

@@ -14,7 +14,7 @@ from reports import report_of
 from pytest_cgins.core import documents
 from pytest_cgins.core.session_report import Evaluation
 from pytest_cgins.core.verdict import Reason, Status
-from pytest_cgins.report import terminal
+from pytest_cgins.report import markdown, terminal
 
 Make = Callable[..., Evaluation]
 
@@ -48,6 +48,24 @@ def test_table_numbers_are_those_of_the_document(make_evaluation: Make) -> None:
     assert [int(found[1]), int(found[2])] == [5, 5]
     shown = [float(found[i]) for i in (3, 4, 5, 6)]
     assert shown == pytest.approx([max(shares), median(speeds), min(speeds), max(speeds)], rel=0.005)
+
+
+def test_speeds_over_torch_compile_have_a_column_where_there_are_any(make_evaluation: Make) -> None:
+    """Median and extremes as of those over torch; a kernel that was not compiled for torch has none."""
+    cases = [make_evaluation(kernel=kernel, signature=name) for kernel in ("a", "b") for name in "123"]
+    assert "compile" not in rendered(cases)
+    for index, speed in enumerate((0.5, 1.25, 2.0)):
+        timing = cases[index].measurement
+        assert timing is not None
+        cases[index] = replace(cases[index], measurement=replace(timing, speedup_vs_compile=speed))
+    heading, first, second, *_ = rendered(cases, width=120).splitlines()
+    column = heading.index("speed vs compile (>1 faster)")
+    assert first[column:].split("  ")[0].strip() == "1.25x (0.5..2)"
+    assert second[column:].split("  ")[0].strip() == "-"
+    page = markdown.render(report_of(*cases))
+    assert "speed vs torch.compile (>1 faster)" in page[: page.index("### Times")]
+    narrow = rendered(cases, width=75)
+    assert max(map(len, narrow[: narrow.index("seed")].splitlines())) <= 75
 
 
 @pytest.mark.parametrize("width", [72, 80, 200])

@@ -101,12 +101,12 @@ def test_a_row_has_the_median_and_the_worst(make_evaluation: Make) -> None:
     bound = [replace(measured(), roofline=replace(roofline, bound=name)) for name in ("memory", "compute")]
     compared_ones = [measured(base(middle, 0.0)) for middle in (SAME, SLOW, FAST)]
     timed = suite(make_evaluation, *((Status.PASSED, one) for one in [*bound, *compared_ones]))
-    ((*_, base_cell, _, peak),) = tables.kernels(report_of(*timed)).rows
+    ((*_, base_cell, _, _, peak),) = tables.kernels(report_of(*timed)).rows
     ratios = [one.comparisons[0].ratio for one in compared_ones]
     assert base_cell.number == ratios[0]
     assert base_cell.text == f"{slowdown(ratios[0])} (worst {slowdown(ratios[1])})"
     assert peak.number == pytest.approx((0.6 + 0.1) / 2)
-    ((*_, base_cell, _, peak),) = tables.kernels(report_of(make_evaluation())).rows
+    ((*_, base_cell, _, _, peak),) = tables.kernels(report_of(make_evaluation())).rows
     assert (base_cell, peak) == (tables.EMPTY, tables.EMPTY)
 
 
