@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Collection
 from dataclasses import replace
 from functools import cache
@@ -26,7 +27,7 @@ class DispatchInterceptor(TorchDispatchMode):  # type: ignore[no-untyped-call]
         super().__init__()  # type: ignore[no-untyped-call]
         self._chosen = None if chosen is None else frozenset(chosen)
         self._handler = handler
-        self._passed: dict[Callable[..., Any], None] = {}
+        self._passed: Counter[Callable[..., Any]] = Counter()
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
@@ -35,13 +36,13 @@ class DispatchInterceptor(TorchDispatchMode):  # type: ignore[no-untyped-call]
         kwargs = kwargs or {}
         if computes(func) if self._chosen is None else func in self._chosen:
             return self._handler(func, args, kwargs)
-        self._passed[func] = None
+        self._passed[func] += 1
         return func(*args, **kwargs)
 
     @property
-    def passed_by(self) -> list[Callable[..., Any]]:
-        """The ops that were seen and not chosen."""
-        return [func for func in self._passed if isinstance(func, OpOverload)]
+    def passed_by(self) -> Counter[Callable[..., Any]]:
+        """Calls of the ops that were seen and not chosen."""
+        return Counter({func: calls for func, calls in self._passed.items() if isinstance(func, OpOverload)})
 
 
 @cache

@@ -6,8 +6,10 @@ import sys
 import threading
 import types
 import warnings
+from collections import Counter
 from collections.abc import Callable, Collection, Iterator
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -18,6 +20,15 @@ from pytest_cgins.packs import ops
 from pytest_cgins.recording.selection import refuse_uninitialised
 
 Handler = Callable[[Callable[..., Any], tuple[Any, ...], dict[str, Any]], Any]
+
+
+@dataclass(slots=True)
+class _Passed:
+    """An op that was seen and not chosen."""
+
+    inside: Callable[..., Any] | None
+    """What runs in its place, so that the ops inside it are seen; None if it runs itself."""
+    calls: int = 0
 
 
 class Interceptor(TorchFunctionMode):
@@ -32,7 +43,7 @@ class Interceptor(TorchFunctionMode):
         self._chosen = frozenset(chosen)
         self._handler = handler
         self._marked = marked
-        self._opened: dict[Callable[..., Any], Callable[..., Any] | None] = {}
+        self._passed: dict[Callable[..., Any], _Passed] = {}
 
     def __torch_function__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
@@ -45,13 +56,14 @@ class Interceptor(TorchFunctionMode):
             self._marked and (ops.is_marked(func) or ops.is_operator_of_others(func))
         ):
             return self._handler(func, args, kwargs)
-        if func not in self._opened:
-            self._opened[func] = _opened(func)
-        inside = self._opened[func]
-        if inside is None:
+        passed = self._passed.get(func)
+        if passed is None:
+            passed = self._passed[func] = _Passed(_opened(func))
+        passed.calls += 1
+        if passed.inside is None:
             return func(*args, **kwargs)
         with self:
-            return inside(*args, **kwargs)
+            return passed.inside(*args, **kwargs)
 
     def _as_chosen(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """An operator in the form in which it was chosen: models call `torch.ops.ns.name` or an overload of it."""
@@ -68,9 +80,9 @@ class Interceptor(TorchFunctionMode):
         return getattr(func, resolved(func._qualified_op_name, *args, **kwargs))
 
     @property
-    def passed_by(self) -> list[Callable[..., Any]]:
-        """The ops that were seen and not chosen."""
-        return list(self._opened)
+    def passed_by(self) -> Counter[Callable[..., Any]]:
+        """Calls of the ops that were seen and not chosen."""
+        return Counter({func: passed.calls for func, passed in self._passed.items()})
 
 
 def _opened(func: Any) -> Callable[..., Any] | None:

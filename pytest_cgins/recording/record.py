@@ -34,7 +34,7 @@ from pytest_cgins.recording.gradients import GradientRecorder, Inputs, Watched, 
 from pytest_cgins.recording.intercept import Interceptor, TrainingFlags, marked
 from pytest_cgins.recording.ledger import Ledger, Outcome, Record, Skipped
 from pytest_cgins.recording.lengths import form_of
-from pytest_cgins.recording.selection import default_ops
+from pytest_cgins.recording.selection import default_ops, passed_over
 from pytest_cgins.recording.side_effects import changed_tensors, rebound, tensor_hashes
 
 logger = logging.getLogger(__name__)
@@ -136,7 +136,7 @@ class Recording:
                 self.pack = self._finish()
 
     def left_out(self) -> list[str]:
-        """Sentences about what the limits on lengths, signatures and time have left out."""
+        """Sentences about what the limits on lengths, signatures and time have left out, and what nobody asked for."""
         said = []
         outcome, share = self.outcome, self.options.top_time
         if outcome is not None and share is not None:
@@ -157,6 +157,8 @@ class Recording:
             said.append(
                 f"{counted(self.dropped, 'call')} had signatures beyond --max-per-op and were left out"
             )
+        if self._ops is None and self.options.level == "function":
+            said += filter(None, [passed_over(self._mode.passed_by)])
         return said
 
     def _intercept(self) -> Interceptor | DispatchInterceptor:

@@ -7,7 +7,9 @@ is recorded too: it computes unless it is listed as one that does not.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -15,7 +17,9 @@ from typing import Any
 import torch
 import yaml
 
-from pytest_cgins.core.errors import RecordError
+from pytest_cgins.core.errors import RecordError, TraceError
+from pytest_cgins.core.text import counted
+from pytest_cgins.packs.ops import qualified_name, resolve
 
 WORDS: dict[str, list[str]] = {
     name: words.split()
@@ -51,7 +55,7 @@ def _words() -> frozenset[str]:
 def _in_place_words() -> frozenset[str]:
     names = {name for namespace in (torch.Tensor, torch, torch.nn.functional) for name in dir(namespace)}
     words = {name[:-1] for name in names if name.endswith("_") and not name.startswith("_")}
-    return frozenset(words.difference(WORDS["not_computed_in_place"]))
+    return frozenset(words.difference(WORDS["not_computing"]))
 
 
 @cache
@@ -66,6 +70,50 @@ def default_ops() -> frozenset[Callable[..., Any]]:
     for namespace in (torch.nn.functional, torch, torch.Tensor):
         found |= {getattr(namespace, name) for name in in_place if hasattr(namespace, name)}
     return frozenset(found)
+
+
+_NAMED = 10
+
+
+def passed_over(calls: Counter[Callable[..., Any]]) -> str:
+    """A sentence about functions of torch that compute too, and that nobody asked for; "" if none was called."""
+    names = [(name, count) for func, count in calls.most_common() if (name := _named_if_new(func))]
+    if not names:
+        return ""
+    named = ", ".join(f"{name} ({counted(count, 'call')})" for name, count in names[:_NAMED])
+    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+    return (
+        f"not recorded, since only common ops are unless they are named: {named}{more}; "
+        "ops=[…] / --ops records exactly what it names"
+    )
+
+
+def _named_if_new(func: Callable[..., Any]) -> str:
+    """The name of a function that makes new tensors of those that it is given, as its schemas in ATen tell; else ""."""
+    word = getattr(func, "__name__", "_")
+    if word.startswith("_") or word.endswith("_") or word in WORDS["not_computing"]:
+        return ""
+    packet = getattr(torch.ops.aten, word, None)
+    if not any(_makes_new(getattr(packet, overload)) for overload in (packet.overloads() if packet else ())):
+        return ""
+    name = qualified_name(func)
+    with suppress(TraceError):  # what a function of torch calls may have a name in C alone
+        return name if resolve(name) is func else ""
+    return ""
+
+
+def _makes_new(overload: torch._ops.OpOverload) -> bool:
+    """Whether it is no view, no factory like `zeros_like`, and draws nothing."""
+    schema = overload._schema
+    arguments = {argument.name: str(argument.type) for argument in schema.arguments}
+    returns = [(str(one.type), one.alias_info) for one in schema.returns]
+    return (
+        any("Tensor" in kind for kind in arguments.values())
+        and "pin_memory" not in arguments
+        and bool(returns)
+        and all("Tensor" in kind and alias is None for kind, alias in returns)
+        and torch.Tag.nondeterministic_seeded not in overload.tags
+    )
 
 
 def _forms(namespace: object, name: str) -> set[Callable[..., Any]]:

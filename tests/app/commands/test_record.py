@@ -80,6 +80,25 @@ def test_backward_lengths_and_top_time_are_passed_on(script: Path, tmp_path: Pat
     assert "the traces cover 100.0% of the recorded ops' time; left out: 0 signatures (0 calls)" in out
 
 
+def test_what_computes_and_is_not_recorded_unasked_is_told(script: Path, tmp_path: Path, capsys) -> None:
+    """By how often it was called; no views, factories, copies, casts, comparisons and random numbers, and if none was named."""
+    script.write_text(
+        SCRIPT + "x = torch.randn(4, 4)\n"
+        "for _ in range(2):\n    torch.nn.functional.huber_loss(torch.where(x > 0, x, 0.0).T.reshape(2, 8), torch.ones(2, 8))\n"
+        "torch.where(torch.zeros_like(x).bool(), x.clone(), torch.rand_like(x))\n"
+        "torch.fft.rfft(torch.nn.functional.dropout(x).half().float()[1:].expand(3, 4), out=None)\n"
+    )
+    assert cgins("record", script, "--out", tmp_path / "pack") == 0
+    assert capsys.readouterr().out.splitlines()[-1] == (
+        "not recorded, since only common ops are unless they are named: torch.where (3 calls), "
+        "torch.nn.functional.huber_loss (2 calls), torch.fft.rfft (1 call); ops=[…] / --ops records exactly what it names"
+    )
+    named = "torch.where,torch.nn.functional.huber_loss,torch.fft.rfft"
+    assert cgins("record", script, "--out", tmp_path / "pack", "--ops", named) == 0
+    assert "unless they are named" not in capsys.readouterr().out
+    assert {trace.call.op for trace in open_pack(tmp_path / "pack").pack.traces} == set(named.split(","))
+
+
 @pytest.mark.parametrize(
     ("text", "share"), [("80%", 0.8), ("0.8", 0.8), (" 5 %", 0.05), ("1", 1.0), ("100%", 1.0)]
 )
