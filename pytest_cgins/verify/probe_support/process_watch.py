@@ -210,7 +210,8 @@ def _keep_compiler_out() -> None:
     rules = sys.modules.get("torch._dynamo.trace_rules")
     if rules is not None and rules not in _told:
         _told.append(rules)
-        rules.add("pytest_cgins.verify.probes")  # and no more: marked functions are to be compiled
+        for package in ("probes", "probe_support"):  # and no more: marked functions are to be compiled
+            rules.add(f"pytest_cgins.verify.{package}")
 
 
 _told: list[object] = []

@@ -25,7 +25,7 @@ from pytest_cgins.building.compilers import toolchain
 from pytest_cgins.core.device import device_of
 from pytest_cgins.core.errors import InfrastructureError
 from pytest_cgins.verify.probe_support import op_families as families
-from pytest_cgins.verify.probes.op_callback import all_operators
+from pytest_cgins.verify.probes.op_callback import all_operators, remedy
 
 NAME = "libraries"
 _NBYTES = 2**26
@@ -88,8 +88,8 @@ def judge(facts: Sequence[str]) -> str:
     if not facts:
         return ""
     return (
-        f"the kernel has others compute: its library takes {', '.join(str(name)[:100] for name in facts[:4])}; compute the answer "
-        'in the kernel, or, if it is meant to, say why in its entry in cgins.yaml: probes: {libraries: {off: "…"}}'
+        f"the kernel has others compute: its library takes {', '.join(str(name)[:100] for name in facts[:4])}; "
+        f"{remedy(NAME)}"
     )
 
 

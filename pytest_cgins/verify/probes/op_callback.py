@@ -68,6 +68,14 @@ class Counter:
             self.calls[name] = self.calls.get(name, 0) + numel
 
 
+def remedy(probe: str) -> str:
+    """What to do where others compute the answer."""
+    return (
+        "compute the answer in the kernel, or, if it is meant to, say why in its entry in cgins.yaml: "
+        f'probes: {{{probe}: {{off: "…"}}}}'
+    )
+
+
 def judge(runs: Sequence[Calls], own: Calls) -> str:
     """What is wrong with a kernel's runs, beside what torch runs for the op; "" if nothing is."""
     essential = _essential(own)
@@ -76,7 +84,7 @@ def judge(runs: Sequence[Calls], own: Calls) -> str:
         if entered:
             return (
                 f"the kernel has torch compute its answer: it runs {entered[0].removeprefix(TORCH)}, and a launcher runs "
-                "no code of torch's; compute the answer in the kernel"
+                f"no code of torch's; {remedy(NAME)}"
             )
         ran = {str(name): int(numel) for name, numel in calls.items()}
         given, recorded = ran.pop("", 0), own.get("", 0)
@@ -85,7 +93,7 @@ def judge(runs: Sequence[Calls], own: Calls) -> str:
         if called:
             return (
                 f"the kernel has torch compute its answer: it runs {_shown(called)}, and the op itself runs "
-                f"{_shown(list(essential))}; compute the answer in the kernel"
+                f"{_shown(list(essential))}; {remedy(NAME)}"
             )
     return ""
 

@@ -15,8 +15,9 @@ import pytest
 import torch
 
 from pytest_cgins.verify.messages import RunKernel, read
-from pytest_cgins.verify.probe_support import process_watch
+from pytest_cgins.verify.probe_support import dispatch_mode, process_watch
 from pytest_cgins.verify.probe_support.process_watch import Watch, poison_new
+from pytest_cgins.verify.probes import op_callback
 
 INPUTS = {
     "name": "0",
@@ -219,3 +220,17 @@ def test_what_was_drawn_is_known_as_long_as_it_lives_and_is_not_written_to() -> 
     assert not drawn.all_are((tensor,))
     del tensor
     assert drawn._kept == {}
+
+
+@pytest.mark.exam
+def test_torchs_compiler_runs_observers_as_they_are() -> None:
+    """They had moved to a package that it was not told of, and a compiled kernel that met one failed in our code."""
+    from torch._dynamo import trace_rules
+
+    process_watch._keep_compiler_out()
+    for function in (
+        dispatch_mode.DispatchMode.__torch_dispatch__,
+        process_watch._Drawn.draws,
+        op_callback.judge,
+    ):
+        assert trace_rules.check(function)
