@@ -61,9 +61,7 @@ FACTS: Mapping[str, Callable[[Any], str]] = {
 
 
 _SHOWN = 300  # characters of what a worker tells
-_PATTERNS = (
-    Reason.NAN_PATTERN, Reason.INFINITE_PATTERN, Reason.UNWRITTEN, Reason.INDEX_MISMATCH, Reason.INDEX_OUT_OF_RANGE,
-)  # fmt: skip
+_PATTERNS = (Reason.NAN_PATTERN, Reason.INFINITE_PATTERN, Reason.UNWRITTEN)
 _REMEDIES = {
     sizes.NAME: "be right for this size too, or return an error for it: a size that is refused fails nothing",
     arguments.NAME: "be right for these values too, or return an error for them: what is refused fails nothing",

@@ -15,7 +15,6 @@ import torch
 from torch import Tensor
 
 from pytest_cgins.config import IndexOutput
-from pytest_cgins.core.bitwise import readable
 from pytest_cgins.core.errors import ConfigError
 from pytest_cgins.core.trace import OpCall, Value
 from pytest_cgins.core.verdict import Reason
@@ -89,15 +88,6 @@ class Indices:
             message = f"{{count}} indices of equal values of {self._target()} are not in the order that the op promises"
             return self._fault(Reason.UNSTABLE_ORDER, message, moved, got, right)
         return None
-
-    def values_at(self, indices: Tensor) -> Tensor:
-        """The value at each position, flat, row-major; 0 where there is none."""
-        at, values = self.rows(indices), readable(self.values)
-        size, numbers = values.shape[1], values.new_zeros(indices.numel())
-        if size:
-            inside = (at >= 0) & (at < size)
-            numbers[self.order] = torch.where(inside, values.gather(1, at.clamp(0, size - 1)), 0)
-        return numbers
 
     def rows(self, indices: Tensor) -> Tensor:
         """Positions, (rows, positions of a row)."""

@@ -148,7 +148,6 @@ class Calls:
     def scores(self) -> None:
         """Numbers of which the greatest are chosen."""
         torch.topk(self.normal(5, 300), 9)
-        torch.max(self.normal(5, 300), 1)
 
     def stable(self) -> None:
         """An order of equal values that is promised."""

@@ -868,6 +868,7 @@ def moving_sums(x: torch.Tensor) -> torch.Tensor:
 @pytest.mark.parametrize(
     ("run", "op", "why"),
     [
+        (lambda: torch.max(normal(4, 8), 1), "torch.max", "chooses"),
         (
             lambda: functional.conv2d(normal(1, 4, 8, 8), normal(4, 4, 3, 3)),
             "torch.nn.functional.conv2d",
@@ -879,7 +880,7 @@ def moving_sums(x: torch.Tensor) -> torch.Tensor:
 def test_ops_whose_nan_is_a_matter_of_algorithm_are_left_out(
     tmp_path: Path, run: Callable[[], object], op: str, why: str
 ) -> None:
-    """Transformed convolutions have no one right place for NaN."""
+    """Choices and transformed convolutions have no one right place for NaN."""
     found = Gate(tmp_path, run, op).judge()
     assert result(found, "special_values").outcome == "not-run"
     assert why in result(found, "special_values").message

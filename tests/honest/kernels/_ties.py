@@ -10,13 +10,12 @@ _DRAWS = np.random.default_rng()
 
 
 def order(rows: np.ndarray, ties: str, *, descending: bool = False) -> np.ndarray:
-    """Where the values of each row are, in order; of equal ones the first, the last, or any, other ones each time; NaN is the greatest."""
+    """Where the values of each row are, in order; of equal ones the first, the last, or any, other ones each time."""
     keys = -rows if descending else rows
     size = rows.shape[-1]
     ranks = {"first": np.arange(size), "last": -np.arange(size)}.get(ties)
     ranks = _DRAWS.permutation(size) if ranks is None else ranks
-    nan = np.isnan(rows) ^ descending
-    return np.lexsort((np.broadcast_to(ranks, rows.shape), keys, nan), axis=-1)
+    return np.lexsort((np.broadcast_to(ranks, rows.shape), keys), axis=-1)
 
 
 def rows_of(x: Tensor, dim: int) -> np.ndarray:

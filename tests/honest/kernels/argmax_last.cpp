@@ -27,8 +27,7 @@ extern "C" int argmax(const DLTensor* input, const int64_t* dim, bool keepdim, D
     for (int64_t i = 0; i < inner; ++i) {
       int64_t best = 0;
       for (int64_t j = 1; j < size; ++j)
-        if (const float x = at(input, (o * size + j) * inner + i); x >= at(input, (o * size + best) * inner + i) || x != x)
-          best = j;
+        if (at(input, (o * size + j) * inner + i) >= at(input, (o * size + best) * inner + i)) best = j;
       cgins::data<int64_t>(out)[o * inner + i] = best;
     }
   return 0;

@@ -15,7 +15,6 @@ def kernel(x: Tensor, dim: int) -> tuple[Tensor, Tensor]:
     at = np.zeros(rows.shape, dtype=np.int64)
     for column in range(1, rows.shape[-1]):
         before = at[..., column - 1]
-        greatest = np.take_along_axis(rows, before[..., None], -1)[..., 0]
-        greater = (rows[..., column] > greatest) | (np.isnan(rows[..., column]) & ~np.isnan(greatest))
+        greater = rows[..., column] > np.take_along_axis(rows, before[..., None], -1)[..., 0]
         at[..., column] = np.where(greater, column, before)
     return taken(x, at, dim)

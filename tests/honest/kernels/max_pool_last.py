@@ -29,5 +29,5 @@ def kernel(
         for one in (x, places)
     )
     greatest = values.amax(-1, keepdim=True)
-    last = torch.where((values == greatest) | values.isnan(), at, -math.inf).amax(-1)
+    last = torch.where(values == greatest, at, -math.inf).amax(-1)
     return greatest[..., 0].to(x.dtype), last.to(torch.int64)
