@@ -121,6 +121,15 @@ class Device(ABC):
         return float(last - first)
 
 
+_UNUSED_NBYTES = 1 << 30
+
+
+def give_back_unused() -> None:
+    """Leave to other processes what torch's allocators hold unused, from 1 GiB on."""
+    for kind in DEVICES:
+        device_of(kind).empty_cache(_UNUSED_NBYTES)
+
+
 @lru_cache
 def device_of(name: str) -> Device:
     """The device of a name of torch's, `cpu`, `cuda` or `cuda:1`; the host for a kind that has no file here."""

@@ -391,7 +391,10 @@ class Evaluator:
             raise EndedError(Status.BUILD_ERROR, Reason.SOURCE, str(error)) from error
 
     def _with_room(self, result: Evaluation, compiled: CompiledKernel, upcoming: Case | None) -> Evaluation:
-        """Verified and timed: once more, alone on the device, if others held the memory that was needed."""
+        """Verified and timed: once more, alone on the device, if others held the memory that was needed.
+
+        This session's own processes are ended before, so that of several that wait none holds what the first of them needs.
+        """
         try:
             found = self._verified_and_timed(result, compiled, upcoming)
         except EndedError as end:
@@ -403,6 +406,7 @@ class Evaluator:
         logger.info(
             "%s: others held the memory that it needs: once more, alone on the device", result.case.name
         )
+        self.pool.close()
         with ExitStack() as alone:
             try:
                 alone.enter_context(self.stage.alone_on(result.case.device))

@@ -21,7 +21,7 @@ from pytest_cgins.building.loading.returned import address
 from pytest_cgins.core.bitwise import all_same, snapshot
 from pytest_cgins.core.buffers import Buffer
 from pytest_cgins.core.case import CompiledKernel
-from pytest_cgins.core.device import device_of
+from pytest_cgins.core.device import device_of, give_back_unused
 from pytest_cgins.core.errors import ProtocolError
 from pytest_cgins.core.measurement import ArmName, TunedConfig
 from pytest_cgins.core.tensors import Kept, pack
@@ -117,6 +117,11 @@ class TimingService:
 
     def _measurement_of(self, request: OpenTiming, buffers: list[Buffer]) -> Measurement:
         return _Opened(request, buffers, self._kernels)
+
+    def rest(self) -> None:
+        """Between blocks memory is not given back: calls would wait for it."""
+        if self._opened is None:
+            give_back_unused()
 
     @serves(RunBlocks)
     def blocks(self, request: RunBlocks) -> TimedBlocks:

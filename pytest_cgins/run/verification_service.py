@@ -15,7 +15,7 @@ from pytest_cgins.building.loading.callable import LoadedKernel
 from pytest_cgins.building.loading.launcher import put_nothing_around
 from pytest_cgins.core import documents
 from pytest_cgins.core.buffers import Buffer
-from pytest_cgins.core.device import device_of
+from pytest_cgins.core.device import device_of, give_back_unused
 from pytest_cgins.core.errors import ProtocolError
 from pytest_cgins.core.failure_kinds import cause_of
 from pytest_cgins.core.tensors import pack
@@ -85,6 +85,7 @@ class VerificationService:
 
     def __init__(self) -> None:
         self.fatal = False
+        self.rest = give_back_unused
         self._kernels = KernelCache()
         self._compilations = recompiles.Compilations()
         self._around: Callable[[], AbstractContextManager[object]] = nullcontext

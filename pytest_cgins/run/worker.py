@@ -3,7 +3,8 @@
 Run as `python -c 'from pytest_cgins.run.worker import main; main(…)'` by `process.WorkerProcess`.
 A service is a plain class, made without arguments, whose public methods take `(params, buffers)` and
 return `(result, buffers)`. Whatever a method raises is an answer too. A service whose process must not be
-used again (a CUDA error is sticky) sets its attribute `fatal`. How an answer is given is in `protocol`.
+used again (a CUDA error is sticky) sets its attribute `fatal`; its `rest`, if it has one, is called
+after each answer. How an answer is given is in `protocol`.
 """
 
 from __future__ import annotations
@@ -114,6 +115,13 @@ def _serve(channel: Channel) -> None:
             raise _ConnectionCut from error
         for buffer in (*buffers, *results):
             buffer.close()
+        if not answer["fatal"]:
+            _rest(service)
+
+
+def _rest(service: Any) -> None:
+    with contextlib.suppress(Exception):  # the next request tells what is wrong
+        getattr(service, "rest", int)()
 
 
 def _answer(channel: Channel, answer: dict[str, Any], results: list[Buffer]) -> None:

@@ -16,7 +16,7 @@ from pytest_cgins.config import Tolerance
 from pytest_cgins.core.bitwise import as_real, distances
 from pytest_cgins.core.buffers import Buffer
 from pytest_cgins.core.case import Case
-from pytest_cgins.core.device import DEVICES, device_of, torch_device
+from pytest_cgins.core.device import DEVICES, device_of, give_back_unused, torch_device
 from pytest_cgins.core.errors import ConfigError, ProtocolError, TraceError
 from pytest_cgins.core.layout import lay_out
 from pytest_cgins.core.session_report import Environment
@@ -81,9 +81,6 @@ from pytest_cgins.verify.timing_messages import JudgeTiming, Ready, TimingJudgem
 CACHE_BYTES = 1 << 30
 """Memory for preparations that further implementations of the same trace may need; at least one is kept."""
 
-_UNUSED_NBYTES = 1 << 30
-"""Of a device's memory, above which the worker gives them back."""
-
 
 class JudgeService:
     """Methods take and give messages, and buffers."""
@@ -94,6 +91,7 @@ class JudgeService:
         self._packs: dict[str, _OpenPack] = {}
         self._right: tuple[object, dict[str, str], dict[str, ExpectedSet]] = (None, {}, {})
         self._group: RankGroup | None = None
+        self.rest = give_back_unused
 
     @serves(EmptyMessage)
     def describe(self) -> Machine:
@@ -144,7 +142,6 @@ class JudgeService:
                 mutated=each.mutated, probe=each.probe, large=each.large, op_calls=own_calls,
             )  # fmt: skip
             sets.append(packed)
-        _give_back(case_request)
         return PreparedCase(drift=None, sets=tuple(sets)), contents
 
     @serves(JudgeAnswers)
@@ -214,7 +211,6 @@ class JudgeService:
             tuned=request.answers.tuned,
             jit=request.answers.jit,
         )
-        _give_back(case_request)
         return Judgement(correctness, results.wrong_alone(probes))
 
     @serves(JudgeAnswers)
@@ -424,11 +420,6 @@ class _OpenPack:
     stamp: tuple[int, int]
     reader: PackReader
     traces: dict[str, Trace]
-
-
-def _give_back(case_request: CaseRequest) -> None:
-    """Leave to others what a large reference took, and torch's allocator would keep."""
-    device_of(case_request.case.device).empty_cache(_UNUSED_NBYTES)
 
 
 def _own_calls(case_request: CaseRequest, prepared: Preparation) -> dict[str, int]:

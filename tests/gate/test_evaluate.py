@@ -499,8 +499,12 @@ def test_a_case_without_memory_has_the_device_alone(
         return prepared(*given, **named)
 
     monkeypatch.setattr(evaluator, "prepared", full_beside_others)
-    found = evaluator.evaluate(evaluator.cases()[0])
+    case = evaluator.cases()[0]
+    evaluator.pool.start("verification")
+    before = evaluator.pool._workers["verification"]
+    found = evaluator.evaluate(case)
     assert (found.verdict.status, tries) == (Status.PASSED, ["shared", "alone"])
+    assert not before.alive, "what its own processes held is given back before it waits"
 
     @contextmanager
     def never(_: str) -> Iterator[None]:

@@ -23,6 +23,12 @@ def test_a_call_brings_back_result_and_buffers(pool: WorkerPool) -> None:
     assert [bytes(received.view()) for received in reply.buffers] == [b"abc" * 1000]
 
 
+def test_a_service_rests_after_each_answer(pool: WorkerPool) -> None:
+    """What goes wrong meanwhile is for the next request to tell."""
+    calls = [ask(pool, "rests") for _ in range(3)]
+    assert calls == [1, 2, 3]
+
+
 def test_variables_reach_the_service(pool: WorkerPool) -> None:
     """The process gets the environment."""
     assert ask(pool, "variable") == "blue"

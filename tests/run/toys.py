@@ -35,6 +35,14 @@ class Toy:
 
     def __init__(self) -> None:
         self.fatal = False
+        self._rests = 0
+
+    def rest(self) -> None:
+        self._rests += 1
+        raise RuntimeError("the device was lost")
+
+    def rests(self, params: Any, buffers: list[Buffer]) -> Answer:
+        return self._rests, []
 
     def echo(self, params: Any, buffers: list[Buffer]) -> Answer:
         return params, [Buffer.from_chunks([bytes(buffer.view())]) for buffer in buffers]
