@@ -263,8 +263,12 @@ def linear(input: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None 
     wn, wk = weight.stride()
 
     if M == 1:
-        block_n = 8 if N >= 2048 else 4
-        block_k = min(512, max(16, _power(K)))
+        if K >= 2048:
+            block_n, block_k, warps = 2, 2048, 8
+        elif K >= 1024:
+            block_n, block_k, warps = 2, 1024, 4
+        else:
+            block_n, block_k, warps = 8 if N >= 2048 else 4, min(512, max(16, _power(K))), 4
         _gemv[(-(-N // block_n),)](
             x,
             weight,
@@ -279,7 +283,7 @@ def linear(input: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None 
             HAS_BIAS=has_bias,
             BLOCK_N=block_n,
             BLOCK_K=block_k,
-            num_warps=4,
+            num_warps=warps,
         )
         return out
 
@@ -300,16 +304,17 @@ def linear(input: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None 
         and N < _LIMIT
         and K < _LIMIT
     ):
-        if M <= 64:
+        # 128 rows of few features would leave half of the multiprocessors without a tile.
+        if M <= 64 or (M <= 128 and N <= 16896):
             bm = max(16, _power(M))
             bn = 64
-            bk = 128
+            bk = 64 if bm == 128 else 128
             tiles = -(-N // bn)
             steps = -(-K // bk)
-            # Too few tiles to keep the memory busy: several programs share a sum, 4 steps each or more.
+            # Too few tiles to keep the memory busy: several programs share a sum, 512 of K each or more.
             split = 1
             if tiles < 100:
-                split = max(1, min(264 // tiles, steps // 4, 16))
+                split = max(1, min(264 // tiles, steps * bk // 512, 16))
             each = -(-steps // split)
             split = -(-steps // each)
             parts = out if split == 1 else torch.empty((split, M, N), dtype=torch.float32, device=out.device)
