@@ -75,18 +75,17 @@ def sets(probed_call: ProbedCall, key: str) -> tuple[list[InputSet], str]:
     for index in _masks(semantics, reference_set):
         if _block_some(tensors[index], generator):
             changed.append(semantics.names[index])
-    ignored = integer_of(reference_set.call, "ignore_index", _IGNORED)
-    of_classes = op_word(reference_set.call) in ("cross_entropy", "nll_loss")
-    for index, meta in enumerate(reference_set.layout.metas if of_classes else ()):
-        is_target = semantics.names.get(index) == "target" and meta.dtype == "int64" and meta.numel > 1
-        if is_target and ignored is not None and not meta.is_expanded:
-            tensors[index].view(-1)[1::5] = ignored
-            changed.append("target")
+    if (ignoring := _ignoring(semantics, reference_set)) is not None:
+        target, ignored = ignoring
+        tensors[target].view(-1)[1::5] = ignored
+        changed.append("target")
     input_sets = []
     if changed:
         other = builder.make(f"other {', '.join(changed)}", tensors, probe=NAME, call=call)
         input_sets.append(replace(other, origin=reference_set))
     input_sets += _empty_rows(builder, reference_set)
+    if ignoring is not None:
+        input_sets += _ignoring_a_class(builder, reference_set, *ignoring)
     if builder.random and (context := reference_set.context).rng_seed is not None:
         context = replace(context, rng_seed=context.rng_seed + 1)
         input_sets.append(
@@ -100,6 +99,38 @@ def sets(probed_call: ProbedCall, key: str) -> tuple[list[InputSet], str]:
         input_sets += _scaled(builder, small, key)
         input_sets += _far_integers(builder, small, key)
     return input_sets, "" if input_sets else "the call has no scalar and no mask that could be another"
+
+
+def _ignoring(semantics: Semantics, reference_set: InputSet) -> tuple[int, int] | None:
+    """The tensor that holds classes, and which of them is ignored."""
+    ignored = integer_of(reference_set.call, "ignore_index", _IGNORED)
+    if ignored is None or op_word(reference_set.call) not in ("cross_entropy", "nll_loss"):
+        return None
+    for index, meta in enumerate(reference_set.layout.metas):
+        is_integers = meta.dtype == "int64" and meta.numel > 1 and not meta.is_expanded
+        if semantics.names.get(index) == "target" and is_integers:
+            return index, ignored
+    return None
+
+
+def _ignoring_a_class(
+    builder: InputSetBuilder, reference_set: InputSet, target: int, ignored: int
+) -> Iterator[InputSet]:
+    """The call with a class that is ignored, in the place of what was: targets may hold the old one, and torch takes these no more."""
+    tensors = reference_set.tensors()
+    classes = tensors[target].view(-1)
+    counted = classes[classes != ignored]
+    fixed = {argument for argument, _ in builder.semantics.fixed}
+    for argument in reference_set.call.arguments if len(counted) else ():
+        if argument.name == "ignore_index" and argument.name not in fixed:
+            other = int(counted[len(counted) // 2])
+            classes[classes == ignored] = other
+            value = with_value(argument, replace(argument.value, value=other))
+            arguments = tuple(value if one is argument else one for one in reference_set.call.arguments)
+            call = replace(reference_set.call, arguments=arguments)
+            made = builder.make(f"other ignore_index={other}", tensors, probe=NAME, call=call)
+            if all(all_finite(output.answer) for output in made.expected.outputs):
+                yield replace(made, origin=reference_set)
 
 
 def _empty_rows(builder: InputSetBuilder, reference_set: InputSet) -> list[InputSet]:

@@ -131,6 +131,10 @@ OPTIONS: dict[str, tuple[str, Callable[[], Any]]] = {
     "cross_entropy reduction": ("torch.nn.functional.cross_entropy", LOSSES),
     "cross_entropy label_smoothing": ("torch.nn.functional.cross_entropy", LOSSES),
     "cross_entropy ignore_index": ("torch.nn.functional.cross_entropy", LOSSES),
+    "cross_entropy ignore_index that targets hold": (
+        "torch.nn.functional.cross_entropy",
+        lambda: functional.cross_entropy(normal(13, 7), CLASSES.where(CLASSES != 3, -100)),
+    ),
     "cross_entropy weight": ("torch.nn.functional.cross_entropy", LOSSES),
     "conv2d stride": ("torch.nn.functional.conv2d", CONVOLVED),
     "conv2d padding": ("torch.nn.functional.conv2d", CONVOLVED),
