@@ -8,7 +8,7 @@ from typing import Literal
 from pytest_cgins.core.case import Case, KernelResources, _on_device
 from pytest_cgins.core.document_base import Document
 from pytest_cgins.core.measurement import Measurement
-from pytest_cgins.core.verdict import Correctness, Verdict
+from pytest_cgins.core.verdict import Correctness, Reason, Status, Verdict
 
 REPORT_VERSION = 2
 
@@ -204,6 +204,19 @@ class Evaluation(Document):
     def label(self) -> str:
         """What a reader knows the case by: its name, with the device where the name alone is not enough."""
         return f"{self.case.name} on {self.device_name}" if self.device_name else self.case.name
+
+
+def unknown(case: Case) -> Evaluation:
+    """What is told of a case before anything is found."""
+    return Evaluation(
+        case=case,
+        verdict=Verdict(status=Status.SKIPPED, reason=Reason.OK, message="", numbers={}),
+        kernel_digest="",
+        correctness=None,
+        measurement=None,
+        build_seconds=0.0,
+        seconds=0.0,
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

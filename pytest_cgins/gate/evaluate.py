@@ -27,11 +27,10 @@ from pytest_cgins.core.case import Case, CompiledKernel
 from pytest_cgins.core.device import device_of
 from pytest_cgins.core.errors import BuildError, CginsError, InfrastructureError
 from pytest_cgins.core.options import PROBE_LEVELS
-from pytest_cgins.core.session_report import Environment, Evaluation, Tested
+from pytest_cgins.core.session_report import Environment, Evaluation, unknown
 from pytest_cgins.core.text import counted
-from pytest_cgins.core.verdict import Reason, Status, Verdict
+from pytest_cgins.core.verdict import Reason, Status
 from pytest_cgins.gate import correctness_verdict as gate
-from pytest_cgins.gate import input_digests
 from pytest_cgins.gate.case_processes import CaseProcesses
 from pytest_cgins.gate.cases import cases_of
 from pytest_cgins.gate.devices import Devices
@@ -163,9 +162,7 @@ class Evaluator:
         self._sanitizers = Sanitizers(sanitize, env=workers, seed=seed, timeout_s=timeout_s, sandbox=fence)
         self.reference = ReferenceWorker(reference or self.pool)
         self._cases: tuple[Case, ...] | None = None
-        self._tested: dict[tuple[str, ...], Tested] = {}
         self._hung: dict[str, list[str]] = {}
-        self._told_builds: set[str] = set()
         self._runs = KernelRuns(self.pool, seed=seed, timeout_s=timeout_s)
         self._verification = VerificationStage(
             self._runs, self.reference, self._sanitizers, self._bases, import_root=import_root
@@ -184,10 +181,12 @@ class Evaluator:
             self.requests, self._runs, self.reference, self.stage, trusted=reference or self.pool,
             import_root=str(import_root),
         )  # fmt: skip
-        self._known = known if elsewhere == HERE else None
         path = workers.get("PYTHONPATH", "").replace(str(config.root), ".")
         limits = f"{timeout_s:g} s, {isolation}, sandbox {sandbox is not None}, seed {known and known.seed}, {path}"
-        self._keys = VerdictKeys(config, self.requests, self.reference.environment_of, limits)
+        self._keys = VerdictKeys(
+            config, self.requests, self.reference.environment_of, limits,
+            known=known if elsewhere == HERE else None,
+        )  # fmt: skip
         self.peaks = DevicePeaks(self.reference.environment_of, self.reference.peaks, self.stage.alone_on)
         self.devices = Devices(
             reference=self.reference, pool=self.pool, builds=self.kernel_builds, stage=self.stage, reached=self.peaks,
@@ -273,7 +272,7 @@ class Evaluator:
             self.devices.require(case)
             compiled = self.compiled(case)
             self._require_no_hangs(compiled)
-            result = self._with_digests(result, compiled)
+            result = self._keys.with_digests(result, compiled)
             if (taken := self._taken_over(result, compiled)) is not None:
                 return replace(taken, seconds=time.monotonic() - started)
             if case.check:
@@ -295,42 +294,20 @@ class Evaluator:
 
     def known(self, case: Case) -> Evaluation | None:
         """What an earlier run found of a case whose kernel is built; None where `evaluate` has to find out."""
-        if not (self._known and self._known.any and self.kernel_builds.is_cached(case.key)):
+        if not (self._keys.known and self._keys.known.any and self.kernel_builds.is_cached(case.key)):
             return None
         started = time.monotonic()
         with suppress(EndedError):
             self.devices.require(case)
             compiled = self.compiled(case)
-            taken = self._taken_over(self._with_digests(unknown(case), compiled), compiled)
+            taken = self._taken_over(self._keys.with_digests(unknown(case), compiled), compiled)
             if taken is not None:
                 return replace(taken, seconds=time.monotonic() - started)
         return None
 
-    def _with_digests(self, result: Evaluation, compiled: CompiledKernel) -> Evaluation:
-        case = result.case
-        place = (*case.key, compiled.key, case.pack_path)
-        if place not in self._tested:
-            self._tested[place] = input_digests.tested(self.config, case, compiled, seed=self.seed)
-        tested = replace(self._tested[place], trace=case.trace_id)
-        # Told with the first case: whoever asked for the kernel before that tells of no build.
-        is_told = compiled.key in self._told_builds
-        self._told_builds.add(compiled.key)
-        return replace(
-            result,
-            kernel_digest=compiled.source.digest,
-            build_seconds=0.0 if is_told else compiled.build_seconds,
-            tested=self._keys.added(tested, case, compiled) if self._known else tested,
-        )
-
     def _taken_over(self, result: Evaluation, compiled: CompiledKernel) -> Evaluation | None:
         """What an earlier run found of a case whose time would gate nothing; None where there is nothing to take."""
-        if self._known is None or result.tested is None or result.case.check:
-            return None
-        found = self._known.find(result.tested.key)
-        if found is None or self.stage.compares(result.case, compiled):
-            return None
-        verdict = replace(gate.decide(found.correctness, None), message=str(found.provenance))
-        return replace(result, correctness=found.correctness, verdict=verdict, stored=found.provenance)
+        return None if self.stage.compares(result.case, compiled) else self._keys.taken_over(result)
 
     def time(self, right: Evaluation) -> Evaluation:
         """Time a case that was verified before, by this evaluator or one with the same seed, and judge it by its time.
@@ -513,19 +490,6 @@ class Evaluator:
             return self._verification.answers(
                 f"{role_of('verification', compiled)}/compared", case, compiled, pairs
             )
-
-
-def unknown(case: Case) -> Evaluation:
-    """What is told of a case before anything is found."""
-    return Evaluation(
-        case=case,
-        verdict=Verdict(status=Status.SKIPPED, reason=Reason.OK, message="", numbers={}),
-        kernel_digest="",
-        correctness=None,
-        measurement=None,
-        build_seconds=0.0,
-        seconds=0.0,
-    )
 
 
 def _ready(compiled: CompiledKernel, prepared: Prepared) -> ReadyCase:

@@ -29,8 +29,10 @@ from pytest_cgins.core import documents
 from pytest_cgins.core.case import Case, CompiledKernel
 from pytest_cgins.core.environment_key import soft_key
 from pytest_cgins.core.errors import CginsError
-from pytest_cgins.core.session_report import Environment, Tested
+from pytest_cgins.core.session_report import Environment, Evaluation, Tested
 from pytest_cgins.core.trace import OPERATORS
+from pytest_cgins.gate import correctness_verdict, input_digests
+from pytest_cgins.gate.known_verdicts import KnownVerdicts
 from pytest_cgins.gate.reference_requests import ReferenceRequests
 from pytest_cgins.packs.store import BLOBS, MANIFEST
 
@@ -57,8 +59,40 @@ class VerdictKeys:
     environment_of: Callable[[str], Environment]
     run: str
     """What else of the run could change a verdict."""
+    known: KnownVerdicts | None
+    """Verdicts that may be taken over; None for none, and no keys."""
+    _tested: dict[tuple[str, ...], Tested] = field(default_factory=dict)
+    _told_builds: set[str] = field(default_factory=set)
     _of_kernels: dict[tuple[str, ...], tuple[str, str]] = field(default_factory=dict)
     _traces: dict[str, dict[str, str]] = field(default_factory=dict)
+
+    def with_digests(self, result: Evaluation, compiled: CompiledKernel) -> Evaluation:
+        """The same with what is tested, and the seconds of a build that nobody has told yet."""
+        case = result.case
+        place = (*case.key, compiled.key, case.pack_path)
+        if place not in self._tested:
+            seed = self.requests.seed
+            self._tested[place] = input_digests.tested(self.config, case, compiled, seed=seed)
+        tested = replace(self._tested[place], trace=case.trace_id)
+        # Told with the first case: whoever asked for the kernel before that tells of no build.
+        is_told = compiled.key in self._told_builds
+        self._told_builds.add(compiled.key)
+        return replace(
+            result,
+            kernel_digest=compiled.source.digest,
+            build_seconds=0.0 if is_told else compiled.build_seconds,
+            tested=self.added(tested, case, compiled) if self.known else tested,
+        )
+
+    def taken_over(self, result: Evaluation) -> Evaluation | None:
+        """What is known under a case's key, judged by today's rules; None where nothing is."""
+        if self.known is None or result.tested is None or result.case.check:
+            return None
+        found = self.known.find(result.tested.key)
+        if found is None:
+            return None
+        verdict = replace(correctness_verdict.decide(found.correctness, None), message=str(found.provenance))
+        return replace(result, correctness=found.correctness, verdict=verdict, stored=found.provenance)
 
     def added(self, tested: Tested, case: Case, compiled: CompiledKernel) -> Tested:
         """What is tested, with its key or why there is none."""

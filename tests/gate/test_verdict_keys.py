@@ -122,7 +122,7 @@ def noted(
         timing=timing,
         cases=lambda: cases,
     )
-    keys = VerdictKeys(config, requests, lambda _: environment, run)
+    keys = VerdictKeys(config, requests, lambda _: environment, run, known=None)
     return keys.added(input_digests.tested(config, case, compiled, seed=seed), case, compiled)
 
 

@@ -18,10 +18,9 @@ from pytest_cgins.core.case import Case
 from pytest_cgins.core.device import device_of
 from pytest_cgins.core.measurement import Measurement
 from pytest_cgins.core.options import BASELINE
-from pytest_cgins.core.session_report import Evaluation
+from pytest_cgins.core.session_report import Evaluation, unknown
 from pytest_cgins.core.verdict import Correctness, Reason, Status
 from pytest_cgins.gate import correctness_verdict
-from pytest_cgins.gate.evaluate import unknown
 from pytest_cgins.gate.timing_verdict import decide_timing
 from pytest_cgins.run.early_verdict import EndedError
 from pytest_cgins.run.environment import PASSIVE
