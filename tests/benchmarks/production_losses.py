@@ -16,12 +16,15 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).parents[2]
 PROJECT = ROOT / "example_project" / "production"
 MARK = "spin_kernel"
+SECTIONS = ("SpeedOfLight", "LaunchStats", "Occupancy", "WarpStateStats")
+TENSOR = "sm__pipe_tensor_cycles_active.avg.pct_of_peak_sustained_active"
 SHOWN = ("sm_pct", "tensor_pct", "dram_pct", "l2_pct", "occupancy_pct", "waves", "registers_per_thread")
 
 
@@ -92,8 +95,9 @@ def run(cases: list[str]) -> None:
         )
         module, _, name = entries[kernel].implementations[0].target.partition(":")
         ours = getattr(__import__(module, fromlist=[name]), name)
+        inputs = load_inputs(trace, reader, "cuda")
         for instead in (ours, None):
-            call = bound(trace.call, load_inputs(trace, reader, "cuda"), instead=instead)
+            call = bound(trace.call, inputs, instead=instead)
             for _ in range(3):
                 call()
             torch.cuda.synchronize()
@@ -102,33 +106,30 @@ def run(cases: list[str]) -> None:
             call()
             torch.cuda.synchronize()
             torch.cuda.profiler.stop()
+        del inputs, call
         torch.cuda.empty_cache()
+        print(case, file=sys.stderr, flush=True)
 
 
 def profiled(slow: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """The same with the launches of both sides."""
     from pytest_cgins.regenerate.profiling import ncu as profilers
-    from pytest_cgins.regenerate.profiling.metrics import EXTRAS
     from pytest_cgins.regenerate.profiling.profile import profiled as understood
 
     found = profilers.find()
     if found is None:
         raise SystemExit("no ncu here: the doctor says where it is looked for")
+    found = replace(found, sections=tuple(one for one in found.sections if one in SECTIONS))
     with tempfile.TemporaryDirectory() as folder:
         names = Path(folder) / "cases.json"
         names.write_text(json.dumps([one["case"] for one in slow]))
         report = Path(folder) / "report"
         command = [sys.executable, __file__, str(names), "--child"]
-        done = subprocess.run(
-            found.around(command, report, extra=EXTRAS[0]), capture_output=True, text=True, check=False
-        )
+        words = found.around(command, report, extra=(TENSOR,))
+        done = subprocess.run(words, stdout=subprocess.PIPE, text=True, check=False)
         launches, trouble = found.read(report.with_suffix(profilers.SUFFIX))
     if trouble or not launches:
-        raise SystemExit(
-            trouble
-            or profilers.refusal(done.stdout + done.stderr)
-            or done.stdout[-2000:] + done.stderr[-2000:]
-        )
+        raise SystemExit(trouble or profilers.refusal(done.stdout) or done.stdout[-2000:])
     sides: list[list[Any]] = []
     for launch in launches:
         if MARK in launch.name:
