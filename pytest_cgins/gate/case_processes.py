@@ -30,6 +30,8 @@ class CaseProcesses:
     reference: ReferenceWorker
     bases: BaseKernels
     devices: Devices
+    only_gains: bool
+    """See `TimingOptions.only_gains`."""
 
     def warm(self) -> None:
         """Have all workers import torch at the same time, while something else is awaited."""
@@ -73,6 +75,8 @@ class CaseProcesses:
         is_compared = self.bases.is_touched(*case.key)
         is_tested = is_compared or self.requests.entry(case).timing.floor_vs_torch
         roles = [timing if is_tested else timing + UNGATED]
+        if self.only_gains:
+            return roles
         if is_compared:
             roles.append(timing + BASE_ONLY)
         if AFTER_TIMING in self.requests.probes(case):

@@ -119,12 +119,14 @@ class CaseTiming:
         noise: NoiseOf = lambda _: Noise(),
         lock: Callable[[], AbstractContextManager[None]],
         fresh: bool = True,
+        only_gains: bool = False,
     ) -> None:
-        """`lock` is held while anything is timed."""
+        """`lock` is held while anything is timed; `only_gains` as in `TimingOptions`."""
         self._runs = runs
         self._noise = noise
         self._lock = lock
         self._fresh = fresh
+        self._only_gains = only_gains
 
     def time(self, task: TimingTask) -> Timed:
         """Time a case; what comes out slower is timed again in a fresh process.
@@ -213,7 +215,7 @@ class CaseTiming:
     def _once(self, task: TimingTask) -> Timed:
         # A process that starts while the device is held would keep others waiting.
         self._make_ready(task)
-        if task.request.base is not None and self._fresh:
+        if task.request.base is not None and self._fresh and not self._only_gains:
             self._make_ready(_without_the_kernel(task, task.request.base))
         started = time.monotonic()
         with self._lock():
@@ -242,11 +244,14 @@ class CaseTiming:
     def _disputed(self, task: TimingTask, opened: Opened, sampler: BlockSampler) -> tuple[Reason, str] | None:
         """What speaks against the times of arms that nothing was proven slower than: a false clock may come out undecided."""
         clock = OutsideClock(opened, lambda arm, calls: self._repeat(task, arm, calls))
-        passing = [test.against for test in sampler.comparisons() if test.outcome != "slower"]
+        tests = sampler.comparisons()
+        passing = [test.against for test in tests if test.outcome != "slower"]
         for arm in passing:
             if text := clock.dispute(arm, sampler.upper_ratio(arm)):
                 return Reason.TAMPERING, text
         base = task.request.base
+        if self._only_gains:
+            passing = [test.against for test in tests if test.outcome == "faster"]
         if "base" in passing and base and self._fresh and (text := self._slowdown(task, base, clock, opened)):
             return Reason.SLOWS_BASE, text
         return None

@@ -44,6 +44,7 @@ from pytest_cgins.gate.timing_stage import (
     TimingOptions,
     TimingStage,
     compile_numbers,
+    is_faster,
     with_roofline,
     with_tuning_notes,
 )
@@ -194,7 +195,7 @@ class Evaluator:
         )  # fmt: skip
         self.processes = CaseProcesses(
             pool=self.pool, runs=self._runs, requests=self.requests, reference=self.reference, bases=self._bases,
-            devices=self.devices,
+            devices=self.devices, only_gains=self.stage.only_gains,
         )  # fmt: skip
 
     def cases(self) -> tuple[Case, ...]:
@@ -450,7 +451,8 @@ class Evaluator:
         measured = with_tuning_notes(measured, verified.correctness.tuned)
         outcome = replace(outcome, measurement=measured)
         correctness = verified.correctness.with_probes(outcome.judged.probes)
-        correctness = self._verification.called_elsewhere(correctness, prepared, compiled)
+        if not self.stage.only_gains or is_faster(measured):
+            correctness = self._verification.called_elsewhere(correctness, prepared, compiled)
         answers = gate.decide(correctness, measured)
         verdict = self.stage.decide(answers, case, outcome)
         if verdict.status is Status.SLOWER and outcome.base.compiled is not None:

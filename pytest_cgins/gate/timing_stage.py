@@ -46,6 +46,9 @@ class TimingOptions:
     """Whether a kernel that did not change is timed against a second build of itself."""
     compile: bool = False
     """Whether torch.compile is an arm."""
+    only_gains: bool = False
+    """Whether tricks are looked for in processes of their own only where a kernel is faster than its base: what is not is
+    dropped, and what is kept is gated as a whole."""
     noise: Callable[[Environment], NoiseOf] = lambda _: lambda _: Noise()
     """What is known of the noise of a device, as the reference worker describes it."""
 
@@ -69,6 +72,12 @@ class Outcome:
     base: BaseKernel
     died_beside_base: bool = False
     """Whether the worker died with both in it, and did not with the kernel alone."""
+
+
+def is_faster(measurement: Measurement) -> bool:
+    """Whether it was proven faster than its base."""
+    against = measurement.against("base")
+    return against is not None and against.outcome == "faster"
 
 
 def with_roofline(
@@ -124,6 +133,7 @@ class TimingStage:
         self._runs = runs
         self._reference = reference
         self._options = options
+        self.only_gains = options.only_gains
         self._builds = builds
         self._own_tests = own_tests
         self._import_root = import_root
@@ -160,7 +170,14 @@ class TimingStage:
         task = replace(task, role=role, tests=self._tests(), request=request)
         noise = self._options.noise(self._reference.environment_of(case.device))
         alone = partial(self.alone_on, case.device, *devices)
-        timed = CaseTiming(runs or self._runs, noise=noise, lock=alone, fresh=self._fresh).time(task)
+        timer = CaseTiming(
+            runs or self._runs,
+            noise=noise,
+            lock=alone,
+            fresh=self._fresh,
+            only_gains=self.only_gains,
+        )
+        timed = timer.time(task)
         with closing(timed.reply):
             judged = judge(timed) if judge else self._reference.judge_timing(case_request, timed)
         measurement = timed.measurement

@@ -310,7 +310,7 @@ class CandidateGate:
         """See `EvaluatorFactory`."""
         baseline = NONE if not timing else INCUMBENT if champion is None else CHAMPION
         config = copy.with_implementation(alone=True)
-        return self._evaluator(config, timing=timing, baseline=baseline, builds=builds)
+        return self._evaluator(config, timing=timing, baseline=baseline, builds=builds, only_gains=True)
 
     def _evaluator(
         self,
@@ -321,13 +321,16 @@ class CandidateGate:
         baseline: str = NONE,
         accepts: bool = False,
         builds: BuildQueue | None = None,
+        only_gains: bool = False,
     ) -> Evaluator:
         settings, compiles = self.settings, accepts and self.settings.compile
         return Evaluator(
             config,
             seed=settings.seed if seed is None else seed,
             timing=timing,
-            timing_options=replace(settings.noise, baseline=baseline, tests=None, compile=compiles),
+            timing_options=replace(
+                settings.noise, baseline=baseline, tests=None, compile=compiles, only_gains=only_gains
+            ),
             cache=settings.cache,
             timeout_s=settings.timeout_s,
             sanitize=settings.sanitize if accepts and self._is_cuda else (),

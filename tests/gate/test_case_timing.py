@@ -215,7 +215,9 @@ def wanted(*, base: bool = True, compiles: bool = False, **changes: Any) -> Timi
     return replace(default, **changes)
 
 
-def timing(pool: Pool, noise: Callable[[float], Noise] = lambda _: Noise()) -> CaseTiming:
+def timing(
+    pool: Pool, noise: Callable[[float], Noise] = lambda _: Noise(), *, only_gains: bool = False
+) -> CaseTiming:
     @contextmanager
     def lock() -> Iterator[None]:
         pool.held = True
@@ -225,7 +227,7 @@ def timing(pool: Pool, noise: Callable[[float], Noise] = lambda _: Noise()) -> C
             pool.held = False
 
     runs = KernelRuns(cast("WorkerPool", pool), seed=1, timeout_s=60.0)
-    return CaseTiming(runs, noise=noise, lock=lock)
+    return CaseTiming(runs, noise=noise, lock=lock, only_gains=only_gains)
 
 
 def are_closed(buffers: Sequence[Buffer]) -> list[bool]:
@@ -404,6 +406,17 @@ def test_a_kernel_that_slows_its_base_is_not_faster() -> None:
         timing(Pool(worker, worker)).time(wanted())
     assert (ended.value.verdict.status, ended.value.verdict.reason) == (Status.SUSPECT, Reason.SLOWS_BASE)
     assert "the base takes 2 times as long" in ended.value.verdict.message
+
+
+def test_where_only_gains_count_the_base_is_timed_alone_beside_these() -> None:
+    """What is no faster is dropped, whatever it does to its base."""
+    pool = Pool(Worker())
+    timing(pool, only_gains=True).time(wanted())
+    assert not pool.alone
+    worker = Worker(ns={"base": 2000.0})
+    with pytest.raises(EndedError) as ended:
+        timing(Pool(worker, worker), only_gains=True).time(wanted())
+    assert ended.value.verdict.reason is Reason.SLOWS_BASE
 
 
 @pytest.mark.parametrize("method", ["cuda-graph", "fenced-loop"])
