@@ -347,10 +347,10 @@ class Run:
         kept = self.journal.incumbent(target)
         incumbent = {path: kept[path] for path in copy.files}
         check = partial(
-            static_check.check_beside,
-            incumbent,
+            static_check.check,
             op=target.op,
             contract=target.contract,
+            incumbent=incumbent,
             headers=copy.headers(),
         )
         prompts = ContextPrompts(

@@ -6,7 +6,8 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import FrameType
@@ -29,37 +30,32 @@ from pytest_cgins.run.sandbox.outside import has_gpu
 from pytest_cgins.run.sandbox.sandbox import Sandbox
 
 
-class Interrupts:
-    """Remembers that SIGINT came, beside what Python does about it; only where nobody else handles it."""
+@contextmanager
+def interrupts() -> Iterator[Callable[[], None]]:
+    """Remember that SIGINT came, beside what Python does about it; only where nobody else handles it.
 
-    def __init__(self) -> None:
-        self._came = False
-        self._is_ours = False
+    Yields:
+        What raises KeyboardInterrupt if it came and was dropped.
+    """
+    came: list[int] = []
 
-    def __enter__(self) -> Interrupts:
-        in_main = threading.current_thread() is threading.main_thread()
-        if in_main and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
-            signal.signal(signal.SIGINT, self._hear)
-            self._is_ours = True
-        return self
+    def hear(number: int, frame: FrameType | None) -> None:
+        came.append(number)
+        signal.default_int_handler(number, frame)
 
-    def __exit__(self, *_: object) -> None:
-        if self._is_ours:
-            signal.signal(signal.SIGINT, signal.default_int_handler)
-            self._is_ours = False
-
-    def check(self) -> None:
-        """Nothing, if SIGINT did not come.
-
-        Raises:
-            KeyboardInterrupt: it came, and was dropped.
-        """
-        if self._came:
+    def check() -> None:
+        if came:
             raise KeyboardInterrupt
 
-    def _hear(self, number: int, frame: FrameType | None) -> None:
-        self._came = True
-        signal.default_int_handler(number, frame)
+    in_main = threading.current_thread() is threading.main_thread()
+    is_ours = in_main and signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    if is_ours:
+        signal.signal(signal.SIGINT, hear)
+    try:
+        yield check
+    finally:
+        if is_ours:
+            signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 EXIT_WAITING = 7
@@ -170,15 +166,13 @@ def carry_out(
         environment.shield()
     console = Console(file=file or sys.stderr, highlight=False, markup=False, emoji=False)
     shown = Progress(console)
-    interrupts = Interrupts()
-    conditions = Conditions.here(
-        sandbox, environment=workers or {}, on_event=shown, check=interrupts.check, gives_up=gives_up
-    )
-    run = Run(journal, config, settings, conditions)
     console.print(f"cgins: run {journal.record.id}, in {shown_path(journal.folder)}", soft_wrap=True)
     try:
-        with shown, interrupts:
-            ran = run.work()
+        with shown, interrupts() as check:
+            conditions = Conditions.here(
+                sandbox, environment=workers or {}, on_event=shown, check=check, gives_up=gives_up
+            )
+            ran = Run(journal, config, settings, conditions).work()
     except KeyboardInterrupt:
         again = run_status.resume_command(journal)
         console.print(f"cgins: interrupted; all that was done is kept. To go on: {again}", soft_wrap=True)

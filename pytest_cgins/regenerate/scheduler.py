@@ -157,10 +157,15 @@ class Scheduler:
 
     def _answers(self, run: _TargetRun) -> int:
         """How many answers came; a target that cannot be asked any more is stopped."""
-        came = self._answers_ahead(run)
+        came = 0
+        for asked in [inquiry for inquiry in run.ahead if inquiry.answer is None]:
+            try:
+                came += self._has_answer(asked)
+            except (BudgetError, ProviderError):
+                run.ahead.remove(asked)  # it is asked when it is its turn
         for asked in run.open:
             try:
-                answer = asked.ask(self.provider)
+                came += self._has_answer(asked)
             except BudgetError as error:
                 # What others in flight have reserved may come free again.
                 if self.ledger.under_way():
@@ -170,24 +175,18 @@ class Scheduler:
             except ProviderError as error:
                 self._stop(run, error)
                 break
-            if answer is not None:
-                self.journal.keep_answer(asked.request, answer)
-                came += 1
         return came
 
-    def _answers_ahead(self, run: _TargetRun) -> int:
-        """How many came of those that are asked for ahead; what cannot be asked now is asked when it is its turn."""
-        came = 0
-        for asked in [inquiry for inquiry in run.ahead if inquiry.answer is None]:
-            try:
-                answer = asked.ask(self.provider)
-            except (BudgetError, ProviderError):
-                run.ahead.remove(asked)
-                continue
-            if answer is not None:
-                self.journal.keep_answer(asked.request, answer)
-                came += 1
-        return came
+    def _has_answer(self, asked: Inquiry) -> bool:
+        """Whether an answer has come, which is kept.
+
+        Raises:
+            BudgetError, ProviderError: as of `Inquiry.ask`.
+        """
+        answer = asked.ask(self.provider)
+        if answer is not None:
+            self.journal.keep_answer(asked.request, answer)
+        return answer is not None
 
     def _wait(self) -> bool:
         """Whether answers come by themselves and there is time; else all that have none wait for somebody, or stop."""

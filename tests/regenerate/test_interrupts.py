@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from pytest_cgins.regenerate.run_setup import Interrupts
+from pytest_cgins.regenerate.run_setup import interrupts
 
 
 @pytest.fixture(autouse=True)
@@ -28,17 +28,17 @@ class Finalized:
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 def test_an_interrupt_that_python_drops_is_raised_at_the_next_look() -> None:
     """Once a finalizer has swallowed it."""
-    with Interrupts() as interrupts:
-        interrupts.check()
+    with interrupts() as check:
+        check()
         Finalized()
         with pytest.raises(KeyboardInterrupt):
-            interrupts.check()
+            check()
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
 def test_elsewhere_it_comes_at_once() -> None:
     """As without it."""
-    with Interrupts(), pytest.raises(KeyboardInterrupt):
+    with interrupts(), pytest.raises(KeyboardInterrupt):
         signal.raise_signal(signal.SIGINT)
 
 
@@ -46,9 +46,9 @@ def test_who_handles_it_already_goes_on_doing_so() -> None:
     """A handler of others stays."""
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
-        with Interrupts() as interrupts:
+        with interrupts() as check:
             assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
             signal.raise_signal(signal.SIGINT)
-            interrupts.check()
+            check()
     finally:
         signal.signal(signal.SIGINT, before)

@@ -14,13 +14,15 @@ from pytest_cgins.config import load
 from pytest_cgins.regenerate.static_check import check
 
 SOFTMAX = "torch.nn.functional.softmax"
+CHECKS, DECODER = ({"before.py": f"import {name}"} for name in ("kernels.checks", "models.decoder"))
+"""Sources that may be replaced, and import a module of the project."""
 EXAMPLE = Path(__file__).parents[2] / "example_project"
 
 
 def codes(text: str, *, op: str = SOFTMAX) -> list[tuple[str, int]]:
     text = textwrap.dedent(text)
     ast.parse(text)
-    found = check({"kernels/softmax.py": text}, op=op, contract="python", allowed_imports=["kernels.checks"])
+    found = check({"kernels/softmax.py": text}, op=op, contract="python", incumbent=CHECKS)
     return [(each.code, each.line) for each in found]
 
 
@@ -207,13 +209,20 @@ def test_function_of_the_users() -> None:
             {"k.py": text},
             op="models.decoder.rms_norm",
             contract="python",
-            allowed_imports=["models.decoder"],
+            incumbent=DECODER,
         )
         assert {each.code for each in found} == {"calls-op"}
     legal = "from models.decoder import EPS\ny = EPS"
-    assert not check(
-        {"k.py": legal}, op="models.decoder.rms_norm", contract="python", allowed_imports=["models.decoder"]
-    )
+    assert not check({"k.py": legal}, op="models.decoder.rms_norm", contract="python", incumbent=DECODER)
+
+
+def test_what_the_incumbent_has_may_stay_and_nothing_else_of_its_kind() -> None:
+    """A person's own finding is none against the model that left it there, wherever it stands by now."""
+    before = {"k.py": "import torch, os\ny = torch.softmax(x, 1)\n"}
+    after = {"k.py": "import math\n" + before["k.py"] + "import socket\n"}
+    assert {each.code for each in check(before, op=SOFTMAX, contract="python")} == {"calls-op", "process"}
+    (found,) = check(after, op=SOFTMAX, contract="python", incumbent=before)
+    assert (found.code, found.line) == ("network", 4)
 
 
 def test_own_modules() -> None:
@@ -252,7 +261,7 @@ def test_example_project() -> None:
                 op=kernel.op,
                 contract=implementation.contract,
                 headers=headers,
-                allowed_imports=["kernels.checks"],
+                incumbent=CHECKS,
             )
             assert found == (), kernel.name
             count += len(files)

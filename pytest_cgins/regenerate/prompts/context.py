@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from pytest_cgins.building.builders import includes
+from pytest_cgins.building.contracts.import_closure import ImportReader
 from pytest_cgins.config import Config, Implementation, KernelEntry
-from pytest_cgins.core import syntax
 from pytest_cgins.core.errors import SourceError
 from pytest_cgins.core.session_report import Evaluation
 from pytest_cgins.core.text import text_of
@@ -134,13 +134,13 @@ def gather(
 
 
 def _included(own: Sequence[Path], root: Path, top: Path) -> dict[str, str]:
-    """Headers and modules of the project that sources include, the nearest first, text by path."""
-    headers: dict[Path, None] = {}
-    for file in own:
-        for header in _modules(file, root) if file.suffix == ".py" else _headers(file):
-            if header not in own and header.resolve().is_relative_to(top.resolve()):
-                headers.setdefault(header)
-    return {relative(file, top): text_of(file, _MOST_CHARACTERS) for file in list(headers)[:_MOST_HEADERS]}
+    """Headers and modules of the project that sources include, those of a header the nearest first, text by path."""
+    imported = ImportReader(root, (), alone=True).closure([file for file in own if file.suffix == ".py"], ())
+    modules = sorted(file for file in imported if file.suffix == ".py")
+    headers = (header for file in own if file.suffix != ".py" for header in _headers(file))
+    found = [file for file in dict.fromkeys((*headers, *modules)) if file not in own and file.stat().st_size]
+    inside = [file for file in found if file.resolve().is_relative_to(top.resolve())]
+    return {relative(file, top): text_of(file, _MOST_CHARACTERS) for file in inside[:_MOST_HEADERS]}
 
 
 def _headers(file: Path) -> tuple[Path, ...]:
@@ -148,31 +148,6 @@ def _headers(file: Path) -> tuple[Path, ...]:
         return includes.scan(file, [file.parent]).files
     except SourceError:
         return ()
-
-
-def _modules(file: Path, root: Path) -> tuple[Path, ...]:
-    """Files of the project that a Python file imports, and those that they import."""
-    modules: dict[Path, None] = {}
-    todo = [file]
-    while todo and len(modules) < _MOST_HEADERS:
-        for name in _imported(text_of(todo.pop(0), _MOST_CHARACTERS)):
-            base = root.joinpath(*name.split("."))
-            module = next(
-                (path for path in (base.with_suffix(".py"), base / "__init__.py") if path.is_file()), None
-            )
-            if module is not None and module not in modules and module != file:
-                modules[module] = None
-                todo.append(module)
-    return tuple(modules)
-
-
-def _imported(text: str) -> list[str]:
-    tree = syntax.readable(text)
-    names: list[str] = []
-    for level, module, name in syntax.imports(tree) if tree is not None else ():
-        if module and not level:
-            names += [module, f"{module}.{name}"] if name else [module]
-    return [name for name in names if all(part.isidentifier() for part in name.split("."))]
 
 
 def relative(file: Path, top: Path) -> str:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping
-from functools import partial
 
 from pytest_cgins.core import syntax
 from pytest_cgins.regenerate.attempt import Finding
@@ -26,64 +25,39 @@ def check(
     *,
     op: str,
     contract: str,
-    allow_libraries: bool = False,
-    allowed_imports: Collection[str] = (),
-    headers: Collection[str] = (),
-) -> tuple[Finding, ...]:
-    """Look through a candidate's sources.
-
-    Args:
-        files: path relative to the project, and text.
-        op: what the kernel replaces, as cgins.yaml names it: calls of it, or of what does the same, are refused.
-        contract: of the implementation.
-        allow_libraries: whether cuBLAS, cuDNN and the like may be called.
-        allowed_imports: modules that a Python source may import besides torch, Triton and their like: those of the
-            project that the incumbent imports.
-        headers: the project's own headers, relative to the project, which sources may include.
-
-    Returns:
-        What is against them, file by file from top to bottom; empty if nothing is.
-    """
-    found: list[Finding] = []
-    for path, text in files.items():
-        if path.endswith((".py", ".pyi")):
-            found += python_tree.check(path, text, op=op, files=files, allowed=allowed_imports)
-        else:
-            found += cpp.check(
-                path, text, contract=contract, allow_libraries=allow_libraries, headers={*headers, *files}
-            )
-    unique = {(each.file, each.line, each.code, each.message): each for each in found}
-    order = {path: index for index, path in enumerate(files)}
-    return tuple(sorted(unique.values(), key=lambda each: (order[each.file], each.line)))[:MAXIMUM_FINDINGS]
-
-
-def check_beside(
-    incumbent: Mapping[str, str],
-    files: Mapping[str, str],
-    *,
-    op: str,
-    contract: str,
+    incumbent: Mapping[str, str] | None = None,
     headers: Collection[str] = (),
 ) -> tuple[Finding, ...]:
     """Look through a candidate's sources: what a person wrote into the incumbent may stay, and be used anew.
 
     Args:
-        incumbent: the sources that the candidate would replace.
-        files: the candidate's, and the other arguments as of `check`.
-        op: likewise.
-        contract: likewise.
-        headers: likewise.
+        files: path relative to the project, and text.
+        op: what the kernel replaces, as cgins.yaml names it: calls of it, or of what does the same, are refused.
+        contract: of the implementation.
+        incumbent: the sources that the candidate would replace. Libraries such as cuBLAS and modules of the project that
+            these use may be used.
+        headers: the project's own headers, relative to the project, which sources may include.
+
+    Returns:
+        What is against them, file by file from top to bottom; empty if nothing is.
     """
-    look = partial(
-        check,
-        op=op,
-        contract=contract,
-        allow_libraries=any(_LIBRARIES.search(text) for text in incumbent.values()),
-        allowed_imports=_imports_of(incumbent),
-        headers=headers,
-    )
-    known = {(finding.file, finding.code, finding.message) for finding in look(incumbent)}
-    return tuple(one for one in look(files) if (one.file, one.code, one.message) not in known)
+    known = incumbent or {}
+    imports, has_library = _imports_of(known), any(map(_LIBRARIES.search, known.values()))
+
+    def against(files: Mapping[str, str]) -> dict[tuple[str, str, str, int], Finding]:
+        found: list[Finding] = []
+        for path, text in files.items():
+            if path.endswith((".py", ".pyi")):
+                found += python_tree.check(path, text, op=op, files=files, allowed=imports)
+            else:
+                own = {*headers, *files}
+                found += cpp.check(path, text, contract=contract, allow_libraries=has_library, headers=own)
+        return {(one.file, one.code, one.message, one.line): one for one in found}
+
+    before = {key[:3] for key in against(known)}
+    order = {path: index for index, path in enumerate(files)}
+    new = [one for key, one in against(files).items() if key[:3] not in before]
+    return tuple(sorted(new, key=lambda one: (order[one.file], one.line)))[:MAXIMUM_FINDINGS]
 
 
 def _imports_of(files: Mapping[str, str]) -> frozenset[str]:

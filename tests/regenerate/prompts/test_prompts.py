@@ -17,8 +17,9 @@ from pytest_cgins.core.verdict import Reason, Status, Verdict
 from pytest_cgins.regenerate.attempt import Advice, Attempt, Finding
 from pytest_cgins.regenerate.prompts import assembly, blocks, findings
 from pytest_cgins.regenerate.prompts.assembly import MOST_CHARACTERS, generator, helper
+from pytest_cgins.regenerate.prompts.context import gather
 from tests.regenerate import journals
-from tests.regenerate.prompts.example import PROJECT, case_of, context_of, evaluation
+from tests.regenerate.prompts.example import CPU, PROJECT, case_of, context_of, evaluation
 
 repair = partial(generator, goal="repair")
 optimise = partial(generator, goal="optimise")
@@ -127,6 +128,22 @@ def test_users_functions_come_with_their_source():
         context_of("conv_relu_pool", "cuda")
     )
     assert "WORD = 2**32 - 1" in user_text(context_of("seeded_dropout", "cpp"))
+
+
+def test_modules_that_a_python_kernel_imports_come_with_their_source(tmp_path):
+    texts = {
+        "kernels/__init__.py": "", "kernels/tiles.py": "from parts import sizes\n", "parts/sizes.py": "ROWS = 128\n",
+        "kernels/other.py": "UNUSED = 1\n", "kernels/scale.py": "import torch\nfrom . import tiles\n",
+    }  # fmt: skip
+    for name, text in texts.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text)
+    context = context_of("softmax", "triton")
+    context = gather(
+        context.target, replace(context.config, file=tmp_path / "cgins.yaml", traces=()), context.entry,
+        context.implementation, sources={"kernels/scale.py": texts["kernels/scale.py"]}, hardware=CPU, top=tmp_path,
+    )  # fmt: skip
+    assert context.headers == {name: texts[name] for name in ("kernels/tiles.py", "parts/sizes.py")}
 
 
 def test_a_backward_says_what_goes_in_and_comes_out():
