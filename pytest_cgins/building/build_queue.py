@@ -57,23 +57,16 @@ class _Task:
     """Whether it is known if the cache has it."""
     expected_s: float = 0.0
     began: float = 0.0
+    ended: float = 0.0
+    """When its compiler did; 0 where the cache had it, or another process was faster."""
     outcome: Outcome | None = None
 
-
-@dataclass(slots=True)
-class _Tally:
-    cached: int = 0
-    built: int = 0
-    failed: int = 0
-    first_began: float | None = None
-    last_ended: float = 0.0
-    compile_s: float = 0.0
-
-    def compiled(self, began: float, seconds: float) -> None:
-        """A build has just ended that began at `began` and took `seconds`, apart from waiting for its turn."""
-        self.first_began = min(began, self.first_began or began)
-        self.last_ended = time.monotonic()
-        self.compile_s += seconds
+    @property
+    def compile_s(self) -> float:
+        """Wall time of its build, apart from waiting for its turn."""
+        if isinstance(self.outcome, CompiledKernel):
+            return self.outcome.build_seconds
+        return self.ended - self.began
 
 
 class BuildQueue:
@@ -113,7 +106,6 @@ class BuildQueue:
         self._tasks: dict[KernelSource, _Task] = {}
         self._threads: set[threading.Thread] = set()
         self._helpers: set[threading.Thread] = set()
-        self._tally = _Tally()
         self._closed = False
 
     @property
@@ -289,18 +281,16 @@ class BuildQueue:
         try:
             found = builds.cached(task.source, cache=self._cache.folder)
         except Exception as error:  # noqa: BLE001 (whoever asks for the kernel gets it)
-            return self._failed(error)
+            return error
         if found is None:
             contract, device = task.source.contract, task.source.device
             guess = UNKNOWN_SECONDS.get(contract, 3.0 if device_of(device).is_cuda else 1.0)
             task.expected_s = self._cache.last_seconds(task.source.name) or guess
             return "queued"
-        with self._changed:
-            self._tally.cached += bool(found.library)
         return found
 
     def _build(self, task: _Task) -> Outcome | str:
-        task.began = began = time.monotonic()
+        task.began = time.monotonic()
         wait_s = self._timeout_s if task.awaited else 0.0
         slots.urgent(task.awaited)
         try:
@@ -311,38 +301,39 @@ class BuildQueue:
                     task.source, cache=self._cache.folder, timeout_s=self._timeout_s, wait_s=wait_s
                 )
         except LockedError as error:
-            return self._failed(error) if wait_s else "elsewhere"
+            return error if wait_s else "elsewhere"
         except Exception as error:  # noqa: BLE001 (as above)
-            with self._changed:
-                self._tally.compiled(began, time.monotonic() - began)
-            return self._failed(error)
-        finally:
-            task.began = 0.0
-        with self._changed:
-            if found.cached:  # by another process in the meantime
-                self._tally.cached += 1
-            else:
-                self._tally.built += 1
-                self._tally.compiled(began, found.build_seconds)
+            task.ended = time.monotonic()
+            return error
+        if not found.cached:
+            task.ended = time.monotonic()
         return found
-
-    def _failed(self, error: Exception) -> Exception:
-        with self._changed:
-            self._tally.failed += 1
-        return error
 
     def progress(self) -> Progress:
         """How far the builds are."""
         now = time.monotonic()
         with self._changed:
-            compiled = [task for task in self._tasks.values() if task.source.contract != "python"]
-            running = [(task.source.name, now - task.began) for task in compiled if task.began]
-            tally = self._tally
+            done = [task for task in self._tasks.values() if task.state == "done"]
+            compiled = [task for task in done if task.ended]
+            left = [
+                task
+                for task in self._tasks.values()
+                if task.state != "done" and task.source.contract != "python"
+            ]
+            running = [
+                (one.source.name, now - one.began) for one in left if one.state == "running" and one.began
+            ]
+            loaded = [
+                task.outcome for task in done if not task.ended and isinstance(task.outcome, CompiledKernel)
+            ]
             return Progress(
-                cached=tally.cached, built=tally.built, failed=tally.failed, compile_seconds=tally.compile_s,
-                waiting=sum(task.state != "done" for task in compiled) - len(running),
+                cached=sum(bool(kernel.library) for kernel in loaded),
+                built=sum(isinstance(task.outcome, CompiledKernel) for task in compiled),
+                failed=sum(isinstance(task.outcome, Exception) for task in done),
+                waiting=len(left) - len(running),
                 running=tuple(sorted(running, key=lambda named: -named[1])),
-                seconds=0.0 if tally.first_began is None else tally.last_ended - tally.first_began,
+                seconds=max(one.ended for one in compiled) - min(one.began for one in compiled) if compiled else 0.0,
+                compile_seconds=sum(task.compile_s for task in compiled),
             )  # fmt: skip
 
 

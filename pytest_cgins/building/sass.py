@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import subprocess
 from collections import Counter
 from pathlib import Path
@@ -29,10 +28,7 @@ Mix = tuple[tuple[str, int], ...]
 
 def disassembler() -> Path | None:
     """The cuobjdump of `$CUDA_HOME`, on PATH, in /usr/local/cuda, or of its Python package; None without."""
-    on_path = shutil.which(TOOL)
-    paths = [folder / "bin" / TOOL for folder in toolkit.named()] + ([Path(on_path)] if on_path else [])
-    paths += [toolkit.USUAL / "bin" / TOOL, *toolkit.packaged(f"*/bin/{TOOL}")]
-    return next((path for path in paths if os.access(path, os.X_OK)), None)
+    return toolkit.program(TOOL)
 
 
 def listing(tool: Path, library: Path) -> str:

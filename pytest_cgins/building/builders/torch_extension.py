@@ -19,7 +19,7 @@ from pathlib import Path
 from pytest_cgins.building.builders import cuda, cutlass, extension_headers, extension_pch, nvcc_phases
 from pytest_cgins.building.builders import plan as plans
 from pytest_cgins.building.builders.torch_install import TorchPackage, torch_package
-from pytest_cgins.building.compilers import architectures, running, toolchain
+from pytest_cgins.building.compilers import architectures, running, toolchain, toolkit
 from pytest_cgins.building.compilers.process import Outcome, run_stages, write_files
 from pytest_cgins.building.contracts.cxx import code_of
 from pytest_cgins.building.contracts.source import extension_texts, portable_flags, read
@@ -195,9 +195,9 @@ class Tools:
 
     def link(self, objects: Sequence[str]) -> list[str]:
         """The command that links."""
-        toolkit = [f"-L{_library_folder(self.nvcc)}", "-lcudart"] if self.nvcc else []
+        runtime = [f"-L{_library_folder(self.nvcc)}", "-lcudart"] if self.nvcc else []
         libraries = self.torch.link_flags(cuda=bool(self.nvcc))
-        return [*self.compiler, "-shared", *objects, *libraries, *toolkit, "-o", plans.LIBRARY]
+        return [*self.compiler, "-shared", *objects, *libraries, *runtime, "-o", plans.LIBRARY]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -305,8 +305,7 @@ def _bounded(stages: Sequence[Sequence[Sequence[str]]], job_nbytes: int) -> list
 
 def _toolkit(nvcc: tuple[str, ...]) -> Path:
     """Folder of the CUDA toolkit; nvcc may be a script that starts another one."""
-    named = [os.environ[name] for name in ("CUDA_HOME", "CUDA_PATH") if os.environ.get(name)]
-    folders = [*map(Path, named), Path(nvcc[0]).resolve().parents[1], Path("/usr/local/cuda")]
+    folders = [*toolkit.named(), Path(nvcc[0]).resolve().parents[1], toolkit.USUAL]
     return next((folder for folder in folders if (folder / "include/cuda_runtime.h").is_file()), folders[0])
 
 

@@ -48,14 +48,8 @@ def nvcc() -> tuple[str, ...]:
     Raises:
         InfrastructureError: there is none.
     """
-    on_path = shutil.which("nvcc")
-    paths = [folder / "bin/nvcc" for folder in toolkit.named()] + ([Path(on_path)] if on_path else [])
-    for path in [*paths, toolkit.USUAL / "bin/nvcc"]:
-        if os.access(path, os.X_OK):
-            return (str(path),)
-    for path in toolkit.packaged("cu[0-9]*/bin/nvcc"):
-        if os.access(path, os.X_OK):
-            return (str(path),)
+    if (path := toolkit.program("nvcc")) is not None:
+        return (str(path),)
     raise InfrastructureError(
         "no CUDA compiler: nvcc is neither in $CUDA_HOME/bin nor on PATH nor in /usr/local/cuda/bin, and the "
         "package nvidia-cuda-nvcc is not installed",

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -14,6 +16,18 @@ def named() -> list[Path]:
     """The folder of `$CUDA_HOME`, else of `$CUDA_PATH`; [] without either."""
     home = os.environ.get("CUDA_HOME") or os.environ.get("CUDA_PATH")
     return [Path(home)] if home else []
+
+
+def program(name: str) -> Path | None:
+    """A program of the toolkit: of the folder that is named, on PATH, of the usual folder, or of a package; None without."""
+    on_path = shutil.which(name)
+    paths = [
+        *(home / "bin" / name for home in named()),
+        *([Path(on_path)] if on_path else []),
+        USUAL / "bin" / name,
+    ]
+    is_there = partial(os.access, mode=os.X_OK)
+    return next(filter(is_there, paths), None) or next(filter(is_there, packaged(f"*/bin/{name}")), None)
 
 
 def packaged(pattern: str) -> list[Path]:
