@@ -13,7 +13,7 @@ from typing import Literal
 
 from pytest_cgins.building.revision.merge_base import NONE
 from pytest_cgins.config import Config
-from pytest_cgins.core import documents
+from pytest_cgins.core import documents, scratch
 from pytest_cgins.core.case import Case
 from pytest_cgins.core.measurement import Comparison
 from pytest_cgins.core.session_report import Evaluation
@@ -22,7 +22,6 @@ from pytest_cgins.core.verdict import Reason, Status
 from pytest_cgins.gate.calibration import Calibrations
 from pytest_cgins.gate.evaluate import Evaluator
 from pytest_cgins.gate.timing_stage import TimingOptions
-from pytest_cgins.regenerate import scratch
 from pytest_cgins.regenerate.profiling import bench, evidence_documents
 from pytest_cgins.regenerate.profiling.selection import label
 from pytest_cgins.regenerate.project_copy import INCUMBENT, ProjectCopy

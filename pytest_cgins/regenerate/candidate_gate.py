@@ -19,7 +19,7 @@ from typing import Any, Literal, TypeVar
 from pytest_cgins.building.build_queue import BuildQueue
 from pytest_cgins.building.revision.merge_base import NONE
 from pytest_cgins.config import Config
-from pytest_cgins.core import documents
+from pytest_cgins.core import documents, scratch
 from pytest_cgins.core.device import device_of
 from pytest_cgins.core.errors import RegenerateError
 from pytest_cgins.core.session_report import Environment, Evaluation
@@ -28,7 +28,6 @@ from pytest_cgins.core.verdict import Reason, Status
 from pytest_cgins.gate.calibration import Calibrations
 from pytest_cgins.gate.evaluate import Evaluator
 from pytest_cgins.gate.timing_stage import TimingOptions
-from pytest_cgins.regenerate import scratch
 from pytest_cgins.regenerate.attempt import Goal, Target, Trial
 from pytest_cgins.regenerate.candidate_pool import CandidatePool, Checked, ConcurrentCandidates, Files
 from pytest_cgins.regenerate.journal.files import draft_of

@@ -18,11 +18,10 @@ from statistics import geometric_mean
 
 from pytest_cgins.building.revision.merge_base import NONE
 from pytest_cgins.config import Config
-from pytest_cgins.core import atomic, documents
+from pytest_cgins.core import atomic, documents, scratch
 from pytest_cgins.core.document_base import Document
 from pytest_cgins.core.errors import CginsError, InfrastructureError
 from pytest_cgins.gate.evaluate import Evaluator
-from pytest_cgins.regenerate import scratch
 from pytest_cgins.regenerate.attempt import Attempt, Target
 from pytest_cgins.regenerate.journal.journal import Journal
 from pytest_cgins.regenerate.new_kernel import reloaded

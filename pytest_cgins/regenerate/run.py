@@ -14,6 +14,7 @@ from pytest_cgins import __version__
 from pytest_cgins.building.revision import merge_base
 from pytest_cgins.config import Config
 from pytest_cgins.config.llm import LlmSettings
+from pytest_cgins.core import scratch
 from pytest_cgins.core.device import DeviceName
 from pytest_cgins.core.errors import CginsError, JournalError, RegenerateError
 from pytest_cgins.core.session_report import Evaluation
@@ -21,7 +22,7 @@ from pytest_cgins.core.text import now
 from pytest_cgins.gate.evaluate import Evaluator
 from pytest_cgins.packs.store import open_pack
 from pytest_cgins.recording import profile
-from pytest_cgins.regenerate import exchange_folder, guard, run_status, scratch, static_check
+from pytest_cgins.regenerate import exchange_folder, guard, run_status, static_check
 from pytest_cgins.regenerate.attempt import Guarded, Result, Target
 from pytest_cgins.regenerate.budget import Ledger
 from pytest_cgins.regenerate.candidate_gate import TrialConditions, TrialSettings

@@ -35,8 +35,7 @@ from typing import Any
 ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT))
 
-from pytest_cgins.core import documents  # noqa: E402
-from pytest_cgins.regenerate import scratch  # noqa: E402
+from pytest_cgins.core import documents, scratch  # noqa: E402
 from pytest_cgins.regenerate.provider import files as places  # noqa: E402
 from pytest_cgins.regenerate.provider.files import MOST_LOST  # noqa: E402
 from pytest_cgins.timing.environment import describe  # noqa: E402

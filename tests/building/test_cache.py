@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from pytest_cgins.building.cache import headers, space
 from pytest_cgins.building.cache.store import Cache, Entry
+from pytest_cgins.core import scratch
 from tests.building.processes import holding, python
 
 BASE = "ab" * 32
@@ -213,7 +214,7 @@ def test_clearing_beside_builders_takes_nobodys_work(cache: Cache) -> None:
     def build(_: int) -> None:
         with cache.work_folder() as folder:
             (folder / "kernel.so").write_bytes(b"")
-            cache.clear_dead_work()
+            scratch.sweep(cache.folder / "work")
             assert (folder / "kernel.so").is_file()
 
     with ThreadPoolExecutor(8) as pool:

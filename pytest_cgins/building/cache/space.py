@@ -15,7 +15,8 @@ from decimal import Decimal
 from pathlib import Path
 
 from pytest_cgins.building.cache.holds import try_exclusive
-from pytest_cgins.building.cache.store import RECORD, Cache
+from pytest_cgins.building.cache.store import RECORD
+from pytest_cgins.core import scratch
 from pytest_cgins.core.console import size_of
 from pytest_cgins.core.errors import ConfigError
 
@@ -235,7 +236,7 @@ def _remove(folder: Path, entry: Stored) -> bool:
 
 def _sweep(folder: Path, *, everything: bool) -> None:
     """Remove what serves no build any more: manifests of evicted ones, old logs and locks, dead work."""
-    Cache(folder).clear_dead_work()
+    scratch.sweep(folder / "work")
     now = time.time()
     for manifest in (folder / "manifests").glob("*.json"):
         with suppress(OSError, ValueError, TypeError, KeyError):

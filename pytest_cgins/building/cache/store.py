@@ -18,20 +18,17 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
 import os
-import secrets
-import shutil
 import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from pytest_cgins.building.cache import headers, holds
-from pytest_cgins.core import atomic, locks
+from pytest_cgins.core import atomic, locks, scratch
 from pytest_cgins.core.errors import InfrastructureError, LockedError
 
 RECORD = "build.json"
@@ -183,41 +180,9 @@ class Cache:
         with tempfile.TemporaryFile(dir=self.folder / "work"):
             pass
 
-    @contextmanager
-    def work_folder(self) -> Iterator[Path]:
-        """A fresh folder on the cache's file system, removed afterwards.
-
-        Its lock says that its builder is alive. What killed builders left is removed here too.
-        """
-        work = self.folder / "work"
-        work.mkdir(parents=True, exist_ok=True)
-        self.clear_dead_work()
-        folder = work / secrets.token_hex(8)
-        lock = folder.with_name(f"{folder.name}.lock")
-        # Another builder that clears may hold the new lock for a moment.
-        held = locks.acquire(lock, math.inf)
-        assert held is not None
-        try:
-            folder.mkdir()
-            yield folder
-        finally:
-            shutil.rmtree(folder, ignore_errors=True)
-            lock.unlink(missing_ok=True)
-            locks.release(held)
-
-    def clear_dead_work(self) -> None:
-        """Remove work folders and their locks that no living builder holds, as far as the file system can tell."""
-        names = {path.name.removesuffix(".lock") for path in (self.folder / "work").glob("*")}
-        for folder in (self.folder / "work" / name for name in names):
-            lock = folder.with_name(f"{folder.name}.lock")
-            with suppress(OSError):
-                held = locks.try_lock(lock)
-                if held is None:
-                    continue
-                if locks.is_of(held, lock):
-                    shutil.rmtree(folder, ignore_errors=True)
-                    lock.unlink(missing_ok=True)
-                locks.release(held)
+    def work_folder(self) -> AbstractContextManager[Path]:
+        """A fresh folder on the cache's file system, removed afterwards, as is what killed builders left."""
+        return scratch.folder(self.folder / "work")
 
     @contextmanager
     def lock(self, base: str, name: str, timeout_s: float) -> Iterator[None]:

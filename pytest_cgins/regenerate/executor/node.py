@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from pytest_cgins.building.build_queue import BuildQueue
+from pytest_cgins.core import scratch
 from pytest_cgins.core.errors import CginsError
 from pytest_cgins.core.failure_kinds import MAY_BE_THE_DEVICES
-from pytest_cgins.regenerate import scratch
 from pytest_cgins.regenerate.attempt import Trial
 from pytest_cgins.regenerate.candidate_gate import CandidateGate, DeviceLost, TrialSettings
 from pytest_cgins.regenerate.candidate_pool import CandidatePool

@@ -11,11 +11,10 @@ from pathlib import Path
 
 from pytest_cgins.building.revision.merge_base import NONE
 from pytest_cgins.config import Config, load
-from pytest_cgins.core import documents
+from pytest_cgins.core import documents, scratch
 from pytest_cgins.core.errors import ProposalError
 from pytest_cgins.core.secrets import without_secrets
 from pytest_cgins.core.session_report import Evaluation
-from pytest_cgins.regenerate import scratch
 from pytest_cgins.regenerate.proposal import measure
 from pytest_cgins.regenerate.proposal.measure import Measured, Plan
 from pytest_cgins.regenerate.proposal.read import Contents

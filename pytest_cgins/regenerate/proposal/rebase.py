@@ -12,11 +12,11 @@ from typing import Literal
 from pytest_cgins import __version__
 from pytest_cgins.building.revision.merge_base import LFS_POINTER, LFS_POINTER_LIMIT_NBYTES
 from pytest_cgins.config import Config, load
-from pytest_cgins.core import git
+from pytest_cgins.core import git, scratch
 from pytest_cgins.core.device import device_of
 from pytest_cgins.core.errors import ProposalError
 from pytest_cgins.core.text import now
-from pytest_cgins.regenerate import guard, scratch
+from pytest_cgins.regenerate import guard
 from pytest_cgins.regenerate.proposal import gate
 from pytest_cgins.regenerate.proposal import tree as proposal_tree
 from pytest_cgins.regenerate.proposal.from_journal import NOT_SANITIZED, UNCOMMITTED, evidence
