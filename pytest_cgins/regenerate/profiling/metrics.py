@@ -160,15 +160,11 @@ def _stalls(columns: Mapping[str, Reading]) -> Iterator[MetricValue]:
             share = 100 * share / whole if whole else 0.0
         seen.add(why)
         share = min(100.0, max(0.0, share))
-        yield MetricValue(
-            name=f"stall_{why}_pct",
-            axis="latency",
-            title=f"warps stalled: {why.replace('_', ' ')}",
-            value=share,
-            unit="%",
-            badness=min(1.0, share / _STALL_BAD_PCT),
-            reported_as=column,
+        title = f"warps stalled: {why.replace('_', ' ')}"
+        stall = Metric(
+            name=f"stall_{why}_pct", axis="latency", title=title, unit="%", good=0.0, bad=_STALL_BAD_PCT
         )
+        yield _value(stall, share, column)
 
 
 def _all_stalls(columns: Mapping[str, Reading]) -> float:

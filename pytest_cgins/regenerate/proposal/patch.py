@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from difflib import SequenceMatcher
-from itertools import takewhile
+from difflib import diff_bytes, unified_diff
+from itertools import islice, takewhile
 
 from pytest_cgins.core.errors import ProposalError
 
@@ -18,7 +18,6 @@ MOST_COMPARED_LINES = 3000
 NO_NEWLINE = b"\\ No newline at end of file"
 
 _HUNK = re.compile(rb"@@ -(\d{1,7})(?:,(\d{1,7}))? \+(\d{1,7})(?:,(\d{1,7}))? @@")
-_Opcode = tuple[str, int, int, int, int]
 _REMEDY = "the patch is not the one that was written with these files: make the proposal again"
 
 
@@ -31,11 +30,10 @@ def make(base: Mapping[str, bytes], new: Mapping[str, bytes]) -> bytes:
     """
     out: list[bytes] = []
     for path in sorted(new):
-        out += _header(path, created=path not in base)
-        old, after = lines(base.get(path, b"")), lines(new[path])
-        for group in _groups(old, after):
-            out += _hunk(group, old, after)
-    return b"".join(line if line.endswith(b"\n") else line + b"\n" for line in out)
+        out += [line + b"\n" for line in _header(path, created=path not in base)]
+        for line in _hunks(lines(base.get(path, b"")), lines(new[path])):
+            out.append(line if line.endswith(b"\n") else b"%b\n%b\n" % (line, NO_NEWLINE))
+    return b"".join(out)
 
 
 def invert(patch: bytes, new: Mapping[str, bytes], created: frozenset[str]) -> dict[str, bytes]:
@@ -89,47 +87,28 @@ def _header(path: str, *, created: bool) -> list[bytes]:
     return [*head, b"+++ b/%b%b" % (name, end)]
 
 
-def _groups(old: list[bytes], new: list[bytes]) -> list[list[_Opcode]]:
-    """Stretches that differ, with their context."""
+def _hunks(old: list[bytes], new: list[bytes]) -> Iterator[bytes]:
+    """Stretches that differ, with their context, each line with its mark."""
     if max(len(old), len(new)) <= MOST_COMPARED_LINES:
-        return [list(group) for group in SequenceMatcher(None, old, new).get_grouped_opcodes(CONTEXT)]
+        yield from islice(diff_bytes(unified_diff, old, new, n=CONTEXT), 2, None)
+        return
     head = _shared(old, new)
     tail = _shared(old[head:][::-1], new[head:][::-1])
     start, more = max(0, head - CONTEXT), min(tail, CONTEXT)
-    i, j = len(old) - tail, len(new) - tail
-    return [
-        [
-            ("equal", start, head, start, head),
-            ("replace", head, i, head, j),
-            ("equal", i, i + more, j, j + more),
-        ]
-    ]
+    gone, come = old[head : len(old) - tail], new[head : len(new) - tail]
+    counts = [len(one) + head - start + more for one in (gone, come)]
+    # An empty range is told by the line before it.
+    ranges = (start + bool(counts[0]), counts[0], start + bool(counts[1]), counts[1])
+    yield b"@@ -%d,%d +%d,%d @@\n" % ranges
+    yield from (b" " + line for line in old[start:head])
+    yield from (b"-" + line for line in gone)
+    yield from (b"+" + line for line in come)
+    yield from (b" " + line for line in old[len(old) - tail :][:more])
 
 
 def _shared(old: list[bytes], new: list[bytes]) -> int:
     """How many lines both begin with."""
     return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(old, new, strict=False)))
-
-
-def _hunk(group: list[_Opcode], old: list[bytes], new: list[bytes]) -> Iterator[bytes]:
-    i, j = group[0][1], group[0][3]
-    yield b"@@ -%b +%b @@" % (_range(i, group[-1][2] - i), _range(j, group[-1][4] - j))
-    for tag, i1, i2, j1, j2 in group:
-        yield from _marked(b" " if tag == "equal" else b"-", old[i1:i2])
-        if tag != "equal":
-            yield from _marked(b"+", new[j1:j2])
-
-
-def _range(start: int, count: int) -> bytes:
-    # An empty range is told by the line before it.
-    return b"%d,%d" % (start + 1 if count else start, count)
-
-
-def _marked(mark: bytes, some: list[bytes]) -> Iterator[bytes]:
-    for line in some:
-        yield mark + line
-        if not line.endswith(b"\n"):
-            yield NO_NEWLINE
 
 
 # ---- reading

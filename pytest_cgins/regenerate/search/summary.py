@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import fields
 from itertools import groupby
 from statistics import median
 from typing import Literal
@@ -276,13 +277,6 @@ def _costs(journal: Journal, target: Target) -> Iterator[model.Cost]:
     spent: dict[Role | Literal["all"], Spent] = {
         role: took for role, took in by_role.items() if took.requests
     }
+    told = [field.name for field in fields(model.Cost) if field.name != "role"]
     for role, took in {**spent, "all": spent_on(journal, target)}.items():
-        yield model.Cost(
-            role=role,
-            requests=took.requests,
-            prompt_tokens=took.prompt_tokens,
-            answer_tokens=took.answer_tokens,
-            usd=took.usd,
-            unpriced=took.unpriced,
-            seconds=took.seconds,
-        )
+        yield model.Cost(role=role, **{name: getattr(took, name) for name in told})
