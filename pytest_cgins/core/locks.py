@@ -13,7 +13,8 @@ import fcntl
 import os
 import socket
 import time
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from pytest_cgins.core.waiting import Wait
@@ -106,6 +107,17 @@ def acquire(path: Path, timeout_s: float, what: str = "") -> int | None:
                 return None
             else:
                 wait.sleep(POLL_S)
+
+
+@contextmanager
+def holding(path: Path, timeout_s: float, what: str = "") -> Iterator[bool]:
+    """Hold a file meanwhile, as `acquire` does; False where another has had it for `timeout_s`."""
+    descriptor = acquire(path, timeout_s, what)
+    try:
+        yield descriptor is not None
+    finally:
+        if descriptor is not None:
+            release(descriptor)
 
 
 def _sign(descriptor: int) -> None:

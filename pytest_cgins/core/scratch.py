@@ -25,16 +25,13 @@ def folder(under: Path | None = None) -> Iterator[Path]:
     place.mkdir(parents=True, exist_ok=True)
     made = place / f"{prefix}{secrets.token_hex(8)}"
     lock = made.with_name(f"{made.name}.lock")
-    # Who sweeps may hold the new lock for a moment.
-    held = locks.acquire(lock, math.inf)
-    assert held is not None
-    try:
-        made.mkdir(0o700 if under is None else 0o777)
-        yield made
-    finally:
-        shutil.rmtree(made, ignore_errors=True)
-        lock.unlink(missing_ok=True)
-        locks.release(held)
+    with locks.holding(lock, math.inf):  # who sweeps may have the new lock for a moment
+        try:
+            made.mkdir(0o700 if under is None else 0o777)
+            yield made
+        finally:
+            shutil.rmtree(made, ignore_errors=True)
+            lock.unlink(missing_ok=True)
 
 
 def sweep(under: Path | None = None) -> None:

@@ -150,7 +150,7 @@ LOCKS: dict[str, tuple[str, str, Callable[[Path], None], str]] = {
     "build": ("file", "base.lock", _build_lock, r"the build of k/cpp: process {pid} of \S+ has it"),
     "slot": ("slots", "", _slot, r"the build of k/cpp: the machine's 2 build slots are taken by other builds"),
     "memory of methods": (
-        "file", ".methods.json.lock", _memory, r"\S+/methods\.json: another process has locked it",
+        "file", ".methods.json.lock", _memory, r"\S+/methods\.json: process {pid} of \S+ has it",
     ),
 }  # fmt: skip
 

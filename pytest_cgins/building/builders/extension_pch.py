@@ -63,16 +63,10 @@ def folder_for(
     try:
         if _uses(store / f"{key}.uses") <= USES_BEFORE:
             return None
-        held = locks.acquire(
-            store / f"{key}.lock", max(0.0, deadline - time.monotonic()), "a precompiled header"
-        )
-        if held is None:
-            return None
-        try:
-            if not _usable(path, header) and not _refused(path, header):
+        limit_s = max(0.0, deadline - time.monotonic())
+        with locks.holding(store / f"{key}.lock", limit_s, "a precompiled header") as is_held:
+            if is_held and not _usable(path, header) and not _refused(path, header):
                 _make(path, compiler, flags, header, files=files, deadline=deadline)
-        finally:
-            locks.release(held)
     except OSError as error:
         logger.info("no precompiled header: %s", error)
     return path if _usable(path, header) else None

@@ -193,16 +193,13 @@ class Cache:
         """
         path = self.folder / "locks" / f"{base}.lock"
         path.parent.mkdir(parents=True, exist_ok=True)
-        held = locks.acquire(path, timeout_s, f"the build of {name}")
-        if held is None:
-            raise LockedError(
-                f"{name}: another process has been building it for more than {timeout_s:g} s ({path})",
-                remedy="end that process, or wait for it and run again",
-            )
-        try:
+        with locks.holding(path, timeout_s, f"the build of {name}") as is_held:
+            if not is_held:
+                raise LockedError(
+                    f"{name}: another process has been building it for more than {timeout_s:g} s ({path})",
+                    remedy="end that process, or wait for it and run again",
+                )
             yield
-        finally:
-            locks.release(held)
 
     def keep_log(self, base: str, text: str) -> Path:
         """Keep the log of a failed build, and say where: in a read-only cache, in the temporary folder."""

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 from pathlib import Path
 
 from pytest_cgins.core import atomic, documents, locks
@@ -53,21 +51,12 @@ def remember(file: Path, tried: Iterable[Tried]) -> MethodMemory:
         OSError: it cannot be written.
     """
     file.parent.mkdir(parents=True, exist_ok=True)
-    with _locked(file):
-        memory = read(file).with_more(tried)
-        atomic.write_text(file, documents.dump(memory, indent=1) + "\n", durable=True)
-    return memory
-
-
-@contextmanager
-def _locked(file: Path) -> Iterator[None]:
     # A file of its own: the other one is replaced. It stays: who waits for a removed file waits for nothing.
-    handle = os.open(file.with_name(f".{file.name}.lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
-    try:
-        if not locks.flock_within(handle, LOCK_WAIT_S, str(file)):
+    with locks.holding(file.with_name(f".{file.name}.lock"), LOCK_WAIT_S, str(file)) as is_held:
+        if not is_held:
             raise JournalError(
                 f"{file} was locked by another process for {LOCK_WAIT_S:g} s", remedy="end that process"
             )
-        yield
-    finally:
-        os.close(handle)
+        memory = read(file).with_more(tried)
+        atomic.write_text(file, documents.dump(memory, indent=1) + "\n", durable=True)
+    return memory

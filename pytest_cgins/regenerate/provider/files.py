@@ -12,10 +12,8 @@ error.json    why there is none, finally
 from __future__ import annotations
 
 import json
-import os
-import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+import math
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeVar
@@ -141,16 +139,9 @@ def is_held(folder: Path) -> bool:
     return locks.is_locked(folder / LOCK)
 
 
-@contextmanager
-def held(folder: Path) -> Iterator[None]:
+def held(folder: Path) -> AbstractContextManager[bool]:
     """Be the only one who asks the request of a place; waits for another to end."""
-    handle = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
-    try:
-        while not locks.flock(handle):
-            time.sleep(locks.POLL_S)
-        yield
-    finally:
-        os.close(handle)
+    return locks.holding(folder / LOCK, math.inf)
 
 
 def write_json(path: Path, document: object) -> None:
