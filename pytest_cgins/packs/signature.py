@@ -101,10 +101,14 @@ def bind_given(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str
     signature = _python_signature(func)
     if signature is not None:
         return _bind_python(signature, args, kwargs)
-    for schema in schemas(func):
-        bound = _bind_schema(schema, args, kwargs)
+    bound = _bind_overload(func, args, kwargs)
+    if bound is None and "out" in kwargs:
+        # Torch's overload that writes to `out` takes, besides it, what the one takes that returns new tensors.
+        bound = _bind_overload(func, args, {name: value for name, value in kwargs.items() if name != "out"})
         if bound is not None:
-            return bound
+            bound.append(Bound("out", kwargs["out"], "keyword"))
+    if bound is not None:
+        return bound
     stand_in = get_testing_overrides().get(func)
     if stand_in is not None:
         try:
@@ -190,6 +194,14 @@ def _parameters_of(schema: Any, *, keep_self: bool) -> list[Parameter]:
         )
         for argument in schema.arguments
     ]
+
+
+def _bind_overload(
+    func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> list[Bound] | None:
+    """The arguments by the names of the first overload that takes them, or None."""
+    fitting = (_bind_schema(schema, args, kwargs) for schema in schemas(func))
+    return next((bound for bound in fitting if bound is not None), None)
 
 
 def _bind_schema(

@@ -48,6 +48,26 @@ def test_overloads_are_told_apart_by_types() -> None:
     assert [name for name, _ in named(torch.pow, 2, x)] == ["input", "exponent"]
 
 
+@pytest.mark.parametrize(
+    ("func", "args", "options", "parameters"),
+    [
+        (torch.add, (x, x), {"alpha": 2.0}, ["input", "other", "alpha"]),
+        (torch.sub, (x, x), {}, ["input", "other", "alpha"]),
+        (torch.softmax, (x, -1), {}, ["input", "dim", "dtype"]),
+        (torch.mean, (x, 1), {"keepdim": False}, ["input", "dim", "keepdim", "dtype"]),
+        (torch.max, (x, 1), {}, ["input", "dim", "keepdim"]),
+    ],
+)
+def test_a_call_with_out_has_the_names_of_the_one_without(func, args, options, parameters) -> None:
+    """`out`, one tensor or several, follows the parameters of the overload that returns new tensors."""
+    made = func(*args, **options)
+    out = made if isinstance(made, torch.Tensor) else tuple(made)
+    without = named(func, *args, **options)
+    assert [name for name, _ in without] == parameters
+    assert named(func, *args, **options, out=out) == [*without, ("out", "keyword")]
+    func(*args, **options, out=out)  # a call that torch takes
+
+
 def test_a_run_of_ints_is_one_size() -> None:
     """x.permute(0, 2, 1) binds dims as a tuple."""
     assert bind(torch.Tensor.permute, (x, 0, 2, 1), {})[1].value == (0, 2, 1)
