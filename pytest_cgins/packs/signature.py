@@ -129,6 +129,14 @@ def parameters(func: Callable[..., Any]) -> list[str]:
     return list(dict.fromkeys(parameter.name for schema in schemas(func) for parameter in schema))
 
 
+def takes(func: Callable[..., Any], name: str) -> bool:
+    """Whether an op has a parameter, in whichever overload: `out` of torch's own is one that most calls lack."""
+    if name in parameters(func):
+        return True
+    overloads = [] if name != "out" or _python_signature(func) or _is_method(func) else _aten_schemas(func)
+    return any(argument.is_out for schema in overloads for argument in schema.arguments)
+
+
 @lru_cache(maxsize=1024)
 def _python_signature(func: Callable[..., Any]) -> inspect.Signature | None:
     """What `inspect` knows, unless it is only `*args, **kwargs`."""
@@ -171,16 +179,22 @@ def schemas(func: Callable[..., Any]) -> list[list[Parameter]]:
     if isinstance(func, torch._ops.OpOverloadPacket):
         found = torch._C._jit_get_schemas_for_operator(func._qualified_op_name)
         return [_parameters_of(schema, keep_self=True) for schema in found]
-    name = getattr(func, "__name__", "")
-    # Tensor methods alone take `self`; reflected and dunder operators have no schema by their name.
-    method = getattr(func, "__objclass__", None) is not None or name.startswith("__")
-    schemas = torch._C._jit_get_schemas_for_operator(f"aten::{name}")
     return [
-        _parameters_of(schema, keep_self=method)
-        for schema in schemas
+        _parameters_of(schema, keep_self=_is_method(func))
+        for schema in _aten_schemas(func)
         if not any(argument.is_out for argument in schema.arguments)
         and any("Tensor" in str(argument.type) for argument in schema.arguments)
     ]
+
+
+def _aten_schemas(func: Any) -> list[Any]:
+    found: list[Any] = torch._C._jit_get_schemas_for_operator(f"aten::{getattr(func, '__name__', '')}")
+    return found
+
+
+def _is_method(func: Any) -> bool:
+    # Tensor methods alone take `self`, and no `out`; reflected and dunder operators have no schema by their name.
+    return getattr(func, "__objclass__", None) is not None or getattr(func, "__name__", "").startswith("__")
 
 
 def _parameters_of(schema: Any, *, keep_self: bool) -> list[Parameter]:

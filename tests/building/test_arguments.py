@@ -9,7 +9,13 @@ from typing import Any
 import pytest
 import torch
 
-from pytest_cgins.building.contracts.arguments import default_of, match, require_defaults, signatures
+from pytest_cgins.building.contracts.arguments import (
+    call_values,
+    default_of,
+    match,
+    require_defaults,
+    signatures,
+)
 from pytest_cgins.core.errors import ContractError, SourceError
 
 RELU = "torch.nn.functional.relu"
@@ -124,6 +130,18 @@ def test_a_function_of_other_parameters_is_refused(op_call: OpCall) -> None:
     ):
         with pytest.raises(SourceError, match=what):
             match(call, values, signatures(written_in_c(doc)), "f", tensors)
+
+
+def test_what_a_call_lacks_is_never_another_argument(op_call: OpCall) -> None:
+    """A function that requires `out` does not get `alpha` for it, and one that requires `dim` no `dtype`."""
+    for op, function, lacking in (
+        ("torch.add", "f(input: Tensor, other: Tensor, out: Tensor) -> None", "out"),
+        ("torch.add", "f(a: Tensor, b: Tensor, alpha: float, *, out: Tensor) -> None", "out"),
+        ("torch.sum", "f(x: Tensor, dim: int) -> Tensor", "dim"),
+    ):
+        call, tensors = op_call(op, *[torch.ones(2)] * (2 if op == "torch.add" else 1))
+        with pytest.raises(ContractError, match=f"requires '{lacking}', and the call does not pass it"):
+            match(call, call_values(call, tensors), signatures(written_in_c(function)), "f", tensors)
 
 
 @pytest.mark.parametrize(

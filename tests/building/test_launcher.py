@@ -195,10 +195,16 @@ x = torch.ones(2)
         (ECHO, (ADD, x, x), {}, ContractError, "argument 'other' is declared as Scalar, the call passes Tensor"),
         (NEGATE, (GELU, x), {"approximate": "tanh"}, ContractError,
          "contract not met: the kernel does not take 'approximate', and the call passes 'tanh', not its default 'none'"),
+        (ECHO.replace("=1) -> Tensor", "=1, Tensor(a!) out) -> Tensor(a!)"), (ADD, x, 2.0), {}, ContractError,
+         "contract not met: the kernel requires 'out', and the call does not pass it"),
+        (NEGATE.replace("(Tensor input", "(int dim, Tensor input").replace("(const", "(int64_t, const"), ("torch.sum", x), {}, ContractError,
+         "contract not met: the kernel requires 'dim', and the call does not pass it"),
+        (NEGATE.replace("(Tensor input) -> Tensor", "(Tensor self, Tensor(a!) out) -> Tensor(a!)"), ("torch.Tensor.neg", x), {},
+         SourceError, "the schema's argument 'out' is not a parameter of the op"),
     ],
 )  # fmt: skip
 def test_misuse(bind: Any, text: str, call: Any, options: Any, kind: type[CginsError], told: str) -> None:
-    """A size function's error, other outputs, names and types than the op's, and a parameter that is left out."""
+    """A size function's error, other outputs, names and types than the op's, a parameter that is left out, and one that the call lacks."""
     with pytest.raises(kind) as caught:
         bind(text, *call, **options).run()
     assert told in caught.value.what or told == caught.value.remedy

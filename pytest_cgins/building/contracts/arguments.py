@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import itertools
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from inspect import Parameter
 from keyword import iskeyword
 from typing import Any
@@ -17,7 +17,7 @@ from pytest_cgins.core.text import counted, nearest
 from pytest_cgins.core.trace import OpCall
 from pytest_cgins.packs import backward
 from pytest_cgins.packs.ops import resolve
-from pytest_cgins.packs.signature import bind_given, schemas
+from pytest_cgins.packs.signature import bind_given, schemas, takes
 from pytest_cgins.packs.values import decode
 
 Signature = list[Parameter]
@@ -78,6 +78,27 @@ def require_defaults(
             f"{shown}{usual}",
             remedy=f"declare {argument.name!r} in the kernel, or gate it on other traces",
         )
+
+
+def require_passed(call: OpCall, required: Iterable[str], given: Collection[str], where: str) -> None:
+    """Check that a call passes what a kernel requires and the op has in some overload, as `out` or `dim`.
+
+    Raises:
+        ContractError: it does not.
+    """
+    for name in required:
+        if name not in given and _has_parameter(call.op, name):
+            raise ContractError(
+                f"{where}: contract not met: the kernel requires {name!r}, and the call does not pass it",
+                remedy=f"gate it on traces whose calls pass {name!r}",
+            )
+
+
+def _has_parameter(op: str, name: str) -> bool:
+    try:
+        return takes(resolve(backward.parse(op)[0] if backward.is_derived(op) else op), name)
+    except TraceError:  # an operator of others need not be loaded here
+        return False
 
 
 def _is_required(op: str, name: str) -> bool:
@@ -289,6 +310,7 @@ class _Given:
         others = [p for p in taken if p.name not in self._values and p.kind is not p.KEYWORD_ONLY]
         required = sum(parameter.default is parameter.empty for parameter in taken)
         unknown = [p for p in taken if p.name not in self._values and p.default is p.empty]
+        require_passed(self._call, [p.name for p in unknown], self._named, self._where)
         if len(unknown) > len(values) or any(p.kind is p.KEYWORD_ONLY for p in unknown):
             raise self._unlike(parameters, required)
         if any(parameter.kind is parameter.VAR_POSITIONAL for parameter in parameters):

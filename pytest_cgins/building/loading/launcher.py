@@ -13,7 +13,12 @@ from typing import Any
 import torch
 
 from pytest_cgins.building.contracts import schema as schemas
-from pytest_cgins.building.contracts.arguments import call_values, require_defaults, state_values
+from pytest_cgins.building.contracts.arguments import (
+    call_values,
+    require_defaults,
+    require_passed,
+    state_values,
+)
 from pytest_cgins.building.contracts.schema import Schema, SchemaArgument, SchemaOutput
 from pytest_cgins.building.loading.c_values import LIST_TYPES, DLTensor, Place, convert, dl_form
 from pytest_cgins.building.loading.returned import Plan
@@ -197,6 +202,7 @@ def declared_values(
         SourceError, ContractError: see `callable.LoadedKernel.bind`.
     """
     values = state_values(call, tensors) | call_values(call, tensors)
+    require_passed(call, (a.name for a in schema.arguments if not a.has_default), values, where)
     require_defaults(call, schemas.match(schema, list(values), where), where, tensors)
     return values
 
