@@ -155,8 +155,8 @@ class Attempt(Document):
     """sha256 over the candidate's sources; "" where there are none."""
     seconds: float = 0.0
     """From the answer to the outcome."""
-    ask: Ask | None = None
-    """What its policy asked for; None in a repair by a former version."""
+    ask: Ask = Ask(parent=INCUMBENT, kind="fix", round=1)
+    """What its policy asked for."""
     methods: tuple[str, ...] = ()
     """Of a search: ids of the methods that the answer names."""
     complaints: tuple[str, ...] = ()

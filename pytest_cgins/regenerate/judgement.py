@@ -175,10 +175,9 @@ class Judge:
             return _rejected(attempt, "failed", bad)
         ratio = time_ratio(times.evaluations)
         base = champion.time_ratio or 1.0
-        is_ablation = attempt.ask is None or attempt.ask.kind == "ablate"
         statuses = {evaluation.verdict.status for evaluation in times.evaluations}
         # Proven faster in a case, and slower in none.
-        beats = not is_ablation and Status.FASTER in statuses and Status.SLOWER not in statuses
+        beats = attempt.ask.kind != "ablate" and Status.FASTER in statuses and Status.SLOWER not in statuses
         return replace(
             attempt,
             outcome="right",

@@ -149,7 +149,7 @@ class TargetLoop:
         """Candidates, from their questions to what became of them; `later` is asked for before they are tried."""
         first = len(self._tree) + 1
         asked = dict(enumerate(asks, first))
-        known = {number: self._known(number, ask) for number, ask in asked.items()}
+        known = {number: self.journal.attempt(self.target, number) for number in asked}
         missing = {number: asked[number] for number, attempt in known.items() if attempt is None}
         if missing:
             self.awaited = len(missing)
@@ -174,11 +174,6 @@ class TargetLoop:
             if attempt.beats_champion:
                 self._best = attempt
         self._tree = Tree((*self._tree, *done))
-
-    def _known(self, number: int, ask: Ask) -> Attempt | None:
-        """What an earlier part of the run made of an attempt; former versions kept no `ask` with those of a repair."""
-        attempt = self.journal.attempt(self.target, number)
-        return replace(attempt, ask=ask) if attempt is not None and attempt.ask is None else attempt
 
     def _needed(self, candidate: Candidate, known: Iterable[Attempt | None]) -> Candidate:
         """The same; of a repair not to be tried, where another of its batch was accepted."""

@@ -54,7 +54,7 @@ def test_answers_side_by_side_come_first(tmp_path: Path) -> None:
     assert result.attempts[2].message == "attempt 2 was accepted before it"
     assert [one.role for one in asked] == ["generator"] * 3
     assert [one.messages[0].text for one in asked] == ["0 attempts, 0 advices"] * 3
-    asks = [attempt.ask for attempt in result.attempts if attempt.ask is not None]
+    asks = [attempt.ask for attempt in result.attempts]
     assert [bool(ask.variant) for ask in asks] == [False, True, True]
 
 
@@ -62,7 +62,7 @@ def test_the_most_promising_of_the_first_is_gone_on_with(tmp_path: Path) -> None
     """It is mended with advice, and what follows is mended in turn."""
     result, asked = repaired(tmp_path, right_at=5, side_by_side=3, unread=(1, 3))
     assert result.state == "accepted"
-    parents = [attempt.ask.parent for attempt in result.attempts if attempt.ask is not None]
+    parents = [attempt.ask.parent for attempt in result.attempts]
     assert parents == [0, 0, 0, 2, 4]
     assert [one.role for one in asked] == ["generator"] * 3 + ["helper", "generator"] * 2
 

@@ -19,7 +19,7 @@ from pytest_cgins.regenerate.search.tree import Tree
 def retrospective(journal: Journal, target: Target, attempts: Sequence[Attempt]) -> Retrospective:
     """Of a search, over or not."""
     # Of a round that is being tried, a later candidate may be known before an earlier one.
-    in_order = takewhile(lambda pair: pair[0] == pair[1].number and pair[1].ask, enumerate(attempts, 1))
+    in_order = takewhile(lambda pair: pair[0] == pair[1].number, enumerate(attempts, 1))
     tree = Tree([attempt for _, attempt in in_order])
     added = {one.number: tree.added(one.number) for one in tree if tree.ask(one.number).kind != "ablate"}
     named = dict.fromkeys(method for those in added.values() for method in those)

@@ -12,7 +12,7 @@ from typing import Literal
 from pytest_cgins.core.measurement import Measurement
 from pytest_cgins.core.session_report import Evaluation
 from pytest_cgins.core.verdict import Status
-from pytest_cgins.regenerate.attempt import INCUMBENT, Ask, Attempt, Result, Target
+from pytest_cgins.regenerate.attempt import INCUMBENT, Attempt, Result, Target
 from pytest_cgins.regenerate.budget import Spent
 from pytest_cgins.regenerate.conversation import Role
 from pytest_cgins.regenerate.journal.files import write_text
@@ -106,8 +106,6 @@ CLASSES: tuple[MethodClass, ...] = ("effective", "ineffective", "implementation-
 """Those that worked first."""
 _ROLES: tuple[Role, ...] = ("generator", "helper", "verifier")
 
-Asked = tuple[Attempt, Ask]
-
 
 def write(journal: Journal, result: Result, ended: str) -> None:
     """Keep what a search came to beside its result.
@@ -140,7 +138,6 @@ def of(journal: Journal, target: Target) -> model.SearchSummary | None:
 
 def _made(journal: Journal, target: Target, result: Result | None, ended: str) -> model.SearchSummary:
     attempts = journal.attempts(target)
-    asked = [(attempt, attempt.ask) for attempt in attempts if attempt.ask is not None]
     devices = [
         device.device_name
         for attempt in attempts
@@ -159,18 +156,19 @@ def _made(journal: Journal, target: Target, result: Result | None, ended: str) -
         remedy=result.remedy if result is not None else "",
         right=sum(1 for attempt in attempts if attempt.is_right),
         headline=headline(target, attempts),
-        rounds=tuple(_rounds(journal.record.policy, asked)),
-        candidates=tuple(_candidate(journal, target, *one) for one in asked),
+        rounds=tuple(_rounds(journal.record.policy, attempts)),
+        candidates=tuple(_candidate(journal, target, one) for one in attempts),
         drift=tuple(_drift(journal, target, attempts)),
         methods=tuple(sorted(journal.tried(target), key=_worth)),
-        ablations=tuple(_ablation(*one, attempts) for one in asked if one[1].kind == "ablate"),
+        ablations=tuple(_ablation(one, attempts) for one in attempts if one.ask.kind == "ablate"),
         verifiers=_verifiers(attempts),
         costs=tuple(_costs(journal, target)),
         retrospective=retrospective(journal, target, attempts),
     )
 
 
-def _candidate(journal: Journal, target: Target, one: Attempt, ask: Ask) -> model.Candidate:
+def _candidate(journal: Journal, target: Target, one: Attempt) -> model.Candidate:
+    ask = one.ask
     took = spent_on(journal, target, one.number)
     acceptance = sum(trial.seconds for trial in one.trials if trial.stage == "acceptance")
     return model.Candidate(
@@ -198,17 +196,17 @@ def _candidate(journal: Journal, target: Target, one: Attempt, ask: Ask) -> mode
     )
 
 
-def _rounds(policy: str, asked: Sequence[Asked]) -> Iterator[model.Round]:
+def _rounds(policy: str, attempts: Sequence[Attempt]) -> Iterator[model.Round]:
     # What is kept in order of numbers is in order of rounds, too: a policy ends one before it begins the next.
-    for number, group in groupby(asked, key=lambda one: one[1].round):
+    for number, group in groupby(attempts, key=lambda one: one.ask.round):
         members = list(group)
-        ratios = [one.time_ratio for one, _ in members if one.time_ratio is not None]
-        champions = [one.number for one, _ in members if one.beats_champion]
+        ratios = [one.time_ratio for one in members if one.time_ratio is not None]
+        champions = [one.number for one in members if one.beats_champion]
         yield model.Round(
             number=number,
-            decided=decided(policy, [ask for _, ask in members]),
-            candidates=tuple(one.number for one, _ in members),
-            tried=sum(1 for one, _ in members if one.trials),
+            decided=decided(policy, [one.ask for one in members]),
+            candidates=tuple(one.number for one in members),
+            tried=sum(1 for one in members if one.trials),
             right=len(ratios),
             time_ratio=min(ratios, default=None),
             champion=champions[-1] if champions else None,
@@ -236,9 +234,9 @@ def _worth(one: Tried) -> tuple[int, float, int]:
     return CLASSES.index(one.result), -(one.slowdown_without or 0.0), one.round
 
 
-def _ablation(one: Attempt, ask: Ask, attempts: Sequence[Attempt]) -> model.Ablation:
+def _ablation(one: Attempt, attempts: Sequence[Attempt]) -> model.Ablation:
     low = slowdown = high = None
-    parent = next((other for other in attempts if other.number == ask.parent), None)
+    parent = next((other for other in attempts if other.number == one.ask.parent), None)
     found = [each for trial in one.trials if trial.stage == "times" for each in trial.evaluations]
     if one.time_ratio is not None and parent is not None and parent.time_ratio is not None:
         slowdown = one.time_ratio / parent.time_ratio
@@ -255,8 +253,8 @@ def _ablation(one: Attempt, ask: Ask, attempts: Sequence[Attempt]) -> model.Abla
     slower, failed = any(each.verdict.status is Status.SLOWER for each in found), one.outcome == "failed"
     return model.Ablation(
         number=one.number,
-        champion=ask.parent,
-        method=ask.method,
+        champion=one.ask.parent,
+        method=one.ask.method,
         found=("slower" if slower else "not-proven") if one.is_right else "wrong" if failed else "no-answer",
         slowdown=slowdown,
         low=low,

@@ -26,15 +26,14 @@ class Tree:
     """All candidates so far.
 
     Args:
-        candidates: in order of their numbers, without the incumbent; each has its `ask`.
+        candidates: in order of their numbers, without the incumbent.
     """
 
     def __init__(self, candidates: Sequence[Attempt] = ()) -> None:
         self._all = (ROOT, *candidates)
-        self._asks = tuple(candidate.ask for candidate in self._all if candidate.ask is not None)
         numbers = [candidate.number for candidate in self._all]
-        if numbers != list(range(len(self._asks))):
-            raise ValueError(f"candidates are not numbered in order, or lack what was asked: {numbers}")
+        if numbers != list(range(len(numbers))):
+            raise ValueError(f"candidates are not numbered in order: {numbers}")
 
     def __len__(self) -> int:
         return len(self._all) - 1
@@ -62,7 +61,7 @@ class Tree:
 
     def ask(self, number: int) -> Ask:
         """What a candidate came from."""
-        return self._asks[number]
+        return self._all[number].ask
 
     @property
     def champion(self) -> Attempt:
@@ -72,7 +71,7 @@ class Tree:
     @property
     def rounds(self) -> int:
         """How many rounds were begun."""
-        return max(ask.round for ask in self._asks)
+        return max(one.ask.round for one in self._all)
 
     def of_round(self, number: int) -> tuple[Attempt, ...]:
         """Candidates of a round, in order."""

@@ -44,13 +44,12 @@ class MachineCode:
             look: whether to disassemble what was not yet; else only what is known is told.
         """
         attempts = journal.attempts(target)
-        asked = [one for one in attempts if one.ask is not None and one.ask.kind == "ablate"]
+        asked = [one for one in attempts if one.ask.kind == "ablate"]
         return [self._ablation(journal, target, one, project, look=look) for one in asked]
 
     def _ablation(
         self, journal: Journal, target: Target, one: Attempt, project: Path, *, look: bool
     ) -> dict[str, Any]:
-        assert one.ask is not None
         built = bool(one.trials) and one.outcome != "build-error"
         found = [
             self._opcodes(journal, target, number, project, look=look and built)

@@ -46,7 +46,7 @@ class Refine(Policy):
         return f"{DEPTH} steps are done"
 
     def _answers(self, tree: Tree, number: int, step: tuple[Attempt, ...]) -> tuple[Ask, ...]:
-        start = _ask_of(step[0]).parent if step else tree.champion.number
+        start = step[0].ask.parent if step else tree.champion.number
         fixes = _fixes(step)
         mends = bool(step) and fixes < FIXES
         kind = "optimise" if not step else "fix" if mends else "regenerate"
@@ -72,29 +72,24 @@ class Refine(Policy):
         )
 
 
-def _ask_of(candidate: Attempt) -> Ask:
-    assert candidate.ask is not None
-    return candidate.ask
-
-
 def _is_over(step: tuple[Attempt, ...]) -> bool:
     return any(candidate.is_right for candidate in step) or _is_spent(step)
 
 
 def _fixes(step: tuple[Attempt, ...]) -> int:
     """Mendings since the step was last begun."""
-    return sum(1 for _ in takewhile(lambda candidate: _ask_of(candidate).kind == "fix", reversed(step)))
+    return sum(1 for _ in takewhile(lambda candidate: candidate.ask.kind == "fix", reversed(step)))
 
 
 def _begun(step: tuple[Attempt, ...]) -> list[Attempt]:
     """Answers with which it was last begun, side by side."""
-    kind = _ask_of(step[-1]).kind
-    last = list(takewhile(lambda candidate: _ask_of(candidate).kind == kind, reversed(step)))
-    return last[: 1 + max(_ask_of(candidate).branch for candidate in last)]
+    kind = step[-1].ask.kind
+    last = list(takewhile(lambda candidate: candidate.ask.kind == kind, reversed(step)))
+    return last[: 1 + max(candidate.ask.branch for candidate in last)]
 
 
 def _is_spent(step: tuple[Attempt, ...]) -> bool:
-    begun_anew = sum(1 for one in step if _ask_of(one).kind == "regenerate" and not _ask_of(one).branch)
+    begun_anew = sum(1 for one in step if one.ask.kind == "regenerate" and not one.ask.branch)
     return begun_anew >= REGENERATIONS and _fixes(step) >= FIXES
 
 
