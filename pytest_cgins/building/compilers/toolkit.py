@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
-from functools import partial
+from collections.abc import Iterable
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -26,8 +26,11 @@ def program(name: str) -> Path | None:
         *([Path(on_path)] if on_path else []),
         USUAL / "bin" / name,
     ]
-    is_there = partial(os.access, mode=os.X_OK)
-    return next(filter(is_there, paths), None) or next(filter(is_there, packaged(f"*/bin/{name}")), None)
+    return _executable(paths) or _executable(packaged(f"*/bin/{name}"))
+
+
+def _executable(paths: Iterable[Path]) -> Path | None:
+    return next((path for path in paths if os.access(path, os.X_OK)), None)
 
 
 def packaged(pattern: str) -> list[Path]:
