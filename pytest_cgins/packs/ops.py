@@ -239,6 +239,13 @@ def _written(schema: Any) -> list[str]:
     return [one.name for one in schema.arguments if one.alias_info and one.alias_info.is_write]
 
 
+def is_awaited(op: str) -> bool:
+    """Whether it names an operator of another library that is not registered: code that is still to run may do so."""
+    parts = op.split(".")
+    well_formed = len(parts) in (4, 5) and all(part.isidentifier() for part in parts)
+    return well_formed and is_registered(op) and not hasattr(getattr(torch.ops, parts[2]), parts[3])
+
+
 def written_arguments(op: str, given: Collection[str]) -> frozenset[str]:
     """Arguments that an operator's schema says it writes to: `Tensor(a!) out`; none of other ops.
 

@@ -15,7 +15,7 @@ from pytest_cgins.core.errors import RecordError
 from pytest_cgins.core.trace import NOT_COMPUTING, OF_TORCH, Context
 from pytest_cgins.packs import ops
 from pytest_cgins.recording import selection
-from pytest_cgins.recording.intercept import Handler
+from pytest_cgins.recording.intercept import Handler, take_met
 
 
 class DispatchInterceptor(TorchDispatchMode):  # type: ignore[no-untyped-call]
@@ -23,9 +23,12 @@ class DispatchInterceptor(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     supports_higher_order_operators = True
 
-    def __init__(self, chosen: Collection[OpOverload] | None, handler: Handler) -> None:
+    def __init__(
+        self, chosen: Collection[OpOverload] | None, handler: Handler, awaited: Collection[str] = ()
+    ) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self._chosen = None if chosen is None else frozenset(chosen)
+        self._awaited = set(awaited)
         self._handler = handler
         self._passed: Counter[Callable[..., Any]] = Counter()
 
@@ -34,6 +37,10 @@ class DispatchInterceptor(TorchDispatchMode):  # type: ignore[no-untyped-call]
     ) -> Any:
         """Torch calls this for every op that reaches a backend while the mode is active."""
         kwargs = kwargs or {}
+        if self._awaited and self._chosen is not None and isinstance(func, OpOverload):
+            self._chosen |= {
+                one for name in take_met(func, self._awaited) for one in overloads(name).values()
+            }
         if computes(func) if self._chosen is None else func in self._chosen:
             return self._handler(func, args, kwargs)
         self._passed[func] += 1
@@ -67,12 +74,14 @@ def computes(func: object) -> bool:
 
 
 def overloads(name: str) -> dict[str, OpOverload]:
-    """The overloads that a name stands for, by their own names: one, or all of an ATen op.
+    """The overloads that a name stands for, by their own names: one, all of an ATen op, or none yet of what is awaited.
 
     Raises:
         RecordError: if it is the name of something else, or of an op without gold.
         TraceError: if nothing has that name.
     """
+    if ops.is_awaited(name):
+        return {}
     found = ops.locate(name)
     if isinstance(found, OpOverloadPacket):
         names: list[str] = found.overloads()  # type: ignore[no-untyped-call]

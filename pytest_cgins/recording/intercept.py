@@ -38,9 +38,17 @@ class Interceptor(TorchFunctionMode):
     that are not chosen are opened up: the ops inside them are seen.
     """
 
-    def __init__(self, chosen: Collection[Callable[..., Any]], handler: Handler, *, marked: bool) -> None:
+    def __init__(
+        self,
+        chosen: Collection[Callable[..., Any]],
+        handler: Handler,
+        *,
+        marked: bool,
+        awaited: Collection[str] = (),
+    ) -> None:
         super().__init__()
         self._chosen = frozenset(chosen)
+        self._awaited = set(awaited)
         self._handler = handler
         self._marked = marked
         self._passed: dict[Callable[..., Any], _Passed] = {}
@@ -51,6 +59,8 @@ class Interceptor(TorchFunctionMode):
         """Torch calls this for every op while the mode is active; the mode itself is off inside."""
         kwargs = kwargs or {}
         if isinstance(func, ops.OPERATOR):
+            if self._awaited:
+                self._chosen |= {ops.resolve(name) for name in take_met(func, self._awaited)}
             func = self._as_chosen(func, args, kwargs)
         if func in self._chosen or (
             self._marked and (ops.is_marked(func) or ops.is_operator_of_others(func))
@@ -83,6 +93,14 @@ class Interceptor(TorchFunctionMode):
     def passed_by(self) -> Counter[Callable[..., Any]]:
         """Calls of the ops that were seen and not chosen."""
         return Counter({func: passed.calls for func, passed in self._passed.items()})
+
+
+def take_met(func: Any, awaited: set[str]) -> list[str]:
+    """Take the names that an operator or its overloads have out of those of operators that were not registered before."""
+    name = ops.qualified_name(getattr(func, "overloadpacket", func))
+    met = [one for one in awaited if f"{one}.".startswith(f"{name}.")]
+    awaited.difference_update(met)
+    return met
 
 
 def _opened(func: Any) -> Callable[..., Any] | None:

@@ -24,7 +24,7 @@ from pytest_cgins.packs.backward import is_derived, name_of, parse
 from pytest_cgins.packs.context import capture, neutral, settled_cudnn
 from pytest_cgins.packs.fingerprint import canonical, fingerprint
 from pytest_cgins.packs.inputs import Tier
-from pytest_cgins.packs.ops import qualified_name, resolve
+from pytest_cgins.packs.ops import is_awaited, qualified_name, resolve
 from pytest_cgins.packs.signature import call_of
 from pytest_cgins.packs.store import PackWriter, blobs_in
 from pytest_cgins.packs.validate import is_plain_name
@@ -98,7 +98,7 @@ class Recording:
         """What was kept and left out, once the pack is in place."""
         self.pack: TracePack | None = None
         """The pack, once it is in place."""
-        self._ops = None if ops is None else tuple(ops)
+        self._ops = None if ops is None else tuple(dict.fromkeys(ops))
         self._progress = progress
         self._seen: dict[object, _Known] = {}
         self._watched: dict[str, Watched] = {}
@@ -120,7 +120,7 @@ class Recording:
             )
             self._interception = stack.enter_context(ExitStack())
             self._mode = self._intercept()
-            self._wanted = frozenset[str]().union(*self._names.values())
+            self._wanted = frozenset[str]().union(*map(self._forms, self._ops or ()))
             self._interception.enter_context(settled_cudnn())
             self._interception.enter_context(torch.compiler.set_stance("force_eager"))
             self._interception.enter_context(self._training.watched())
@@ -162,17 +162,19 @@ class Recording:
         return said
 
     def _intercept(self) -> Interceptor | DispatchInterceptor:
-        """The mode that sees the chosen ops, and what their traces will be called."""
-        names = self._ops or ()
+        """The mode that sees the chosen ops."""
+        all_ops = self._ops is None
+        forwards = dict.fromkeys(parse(name)[0] if is_derived(name) else name for name in self._ops or ())
+        awaited = set(filter(is_awaited, forwards))
         if self.options.level == "dispatch":
-            found = {name: overloads(name) for name in names}
-            self._names = {name: frozenset(one) for name, one in found.items()}
-            chosen = [overload for one in found.values() for overload in one.values()]
-            return DispatchInterceptor(None if self._ops is None else chosen, self._run)
-        forwards = dict.fromkeys(parse(name)[0] if is_derived(name) else name for name in names)
-        named = self._interception.enter_context(marked(forwards))
-        self._names = {name: frozenset({_canonical_name(name)}) for name in names}
-        return Interceptor(default_ops() if self._ops is None else named, self._run, marked=self._ops is None)
+            chosen = [overload for name in forwards for overload in overloads(name).values()]
+            return DispatchInterceptor(None if all_ops else chosen, self._run, awaited)
+        named = self._interception.enter_context(marked([name for name in forwards if name not in awaited]))
+        return Interceptor(default_ops() if all_ops else named, self._run, marked=all_ops, awaited=awaited)
+
+    def _forms(self, name: str) -> frozenset[str]:
+        """What traces of an op that was asked for may be called."""
+        return frozenset(overloads(name) if self.options.level == "dispatch" else {_canonical_name(name)})
 
     # ---- while the model runs -------------------------------------------------------------------
 
@@ -234,7 +236,7 @@ class Recording:
 
     def _wants(self, op: str) -> bool:
         """Whether an op, or a backward, is to be recorded."""
-        if op in self._wanted:
+        if op in self._wanted or self.options.level == "dispatch":  # which overloads, the mode knows
             return True
         if is_derived(op):
             return self.options.backward and self._wants(parse(op)[0])
@@ -359,14 +361,14 @@ class Recording:
         met = {made.call.op for made in self._ledger}
         if not met and self._skipped:
             raise self._skipped.error()
-        missing = [name for name, forms in self._names.items() if not met & forms]
+        missing = [name for name in self._ops or () if not met & self._forms(name)]
         if met and not missing:
             return
         called = sorted({*(qualified_name(func) for func in self._mode.passed_by), *filter(is_derived, met)})
         near = [name for asked in missing for name in _nearest(asked, called)]
-        hint = (
-            f"did you mean {', '.join(near)}?" if near else "check that the model runs inside the with block"
-        )
+        hint = f"did you mean {', '.join(near)}?" if near else "run the model inside the with block"
+        if not near and any(map(is_awaited, missing)):
+            hint = "nothing that ran registers it"
         what = f"no call of {', '.join(missing) or 'a recordable op'} was seen"
         if not met:
             raise RecordError(what, remedy=hint)
@@ -378,7 +380,7 @@ def _canonical_name(name: str) -> str:
     if is_derived(name):
         forward, names = parse(name)
         return name_of(_canonical_name(forward), names)
-    return qualified_name(resolve(name))
+    return name if is_awaited(name) else qualified_name(resolve(name))
 
 
 def _importable_name(func: Callable[..., Any]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -109,3 +110,43 @@ def test_the_backward_of_an_operator(recorded: Any, operators: Any) -> None:
     )
     assert f"torch.ops.{NAMESPACE}.scale@backward(x)" in {trace.call.op for trace in pack.traces}
     assert all(trace.replay == "bitwise" for trace in pack.traces)
+
+
+@pytest.mark.parametrize(
+    ("asked", "level", "kept"),
+    [
+        ("twice", "function", {"twice", "twice@backward(x)"}),
+        ("twice.default", "function", {"twice.default", "twice.default@backward(x)"}),
+        ("twice@backward(x)", "function", {"twice@backward(x)"}),
+        ("twice", "dispatch", {"twice.default", "twice.out"}),
+        ("twice.out", "dispatch", {"twice.out"}),
+    ],
+)
+def test_an_operator_that_the_run_itself_registers(
+    recorded: Any, asked: str, level: str, kept: set[str]
+) -> None:
+    """It is met by its name; a name that was asked for and never met is told of at the end."""
+    namespace = re.sub(r"\W", "_", f"late_{level}_{asked}")  # torch keeps operators that once were there
+    with torch.library._scoped_library(namespace, "DEF") as library:
+
+        def run() -> None:
+            library.define("twice(Tensor x) -> Tensor")
+            library.define("twice.out(Tensor x, *, Tensor(a!) out) -> Tensor(a!)")
+            library.impl("twice", lambda x: x * 2, "CPU")
+            library.impl("twice.out", lambda x, *, out: torch.mul(x, 2, out=out), "CPU")
+            torch.library.register_autograd(
+                f"{namespace}::twice", lambda _, gradient: gradient * 2, lib=library
+            )
+            operator = getattr(torch.ops, namespace).twice
+            operator(torch.randn(3, requires_grad=True)).sum().backward()
+            operator(torch.randn(3), out=torch.empty(3))
+
+        never = "no call of torch.ops.never.zip was seen; nothing that ran registers it"
+        with pytest.warns(UserWarning, match=never):
+            pack = recorded(
+                run,
+                ops=[f"torch.ops.{namespace}.{asked}", "torch.ops.never.zip"],
+                level=level,
+                backward=level == "function",
+            )
+    assert {trace.call.op.removeprefix(f"torch.ops.{namespace}.") for trace in pack.traces} == kept
