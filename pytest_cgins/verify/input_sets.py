@@ -156,6 +156,14 @@ class InputSetBuilder:
         recorded = self.trace.gold
         return None if recorded is None else [index for index, _ in recorded.mutated]
 
+    def _in_call(self, call: OpCall, indices: Sequence[int]) -> Sequence[int]:
+        """These tensors of the trace's call in another one: where a list is longer, all of its items are as one was."""
+        names, others = self.semantics.names, semantics_for(call, self.declared).names
+        if call is self.call or len(names) == len(others):
+            return indices
+        found = {names.get(index) for index in indices}
+        return [index for index, name in others.items() if name in found]
+
     def make(
         self,
         name: str,
@@ -182,8 +190,8 @@ class InputSetBuilder:
             given,
             context,
             self.device,
-            mutated=self.mutated,
-            mutable=self.mutable,
+            mutated=None if self.mutated is None else self._in_call(call, self.mutated),
+            mutable=self._in_call(call, self.mutable),
             conditioning=not (patterns_only or exact),
             tf32=self.tf32 and not patterns_only,
         )

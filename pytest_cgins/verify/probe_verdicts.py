@@ -126,11 +126,13 @@ class ProbeResults:
         """What the worker saw while the kernel answered one set of inputs."""
         if answer.overrun:
             self.trip("guards", f"the kernel wrote out of bounds: {answer.overrun} ({inputs_phrase(inputs)})")
+        of = ", ".join(names)
         if answer.inputs_changed:
             self.trip(
                 "inputs_unchanged",
-                f"the kernel changed input tensors {[*answer.inputs_changed]} (of {', '.join(names)}), which the op leaves as they "
-                f"are ({inputs_phrase(inputs)})",
+                f"the kernel changed input tensors {[*answer.inputs_changed]}{f' (of {of})' if of else ''}, which the op leaves as "
+                f"they are ({inputs_phrase(inputs)})\n→ write to memory of its own; if the op may change them, name the argument: "
+                "semantics: {mutated: [NAME]}",
             )
         self.trip("plain_outputs", plain_outputs.judge(answer.unlike))
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import ast
+import inspect
 import random
+import textwrap
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
@@ -10,9 +13,11 @@ import torch
 from torch import Tensor
 
 from pytest_cgins.core.bitwise import readable
+from pytest_cgins.core.errors import TraceError
 from pytest_cgins.core.layout import lay_out
 from pytest_cgins.core.trace import Argument, OpCall, Value
 from pytest_cgins.packs.call import relocate, with_value
+from pytest_cgins.packs.ops import resolve
 from pytest_cgins.verify.couplings import couplings_of
 from pytest_cgins.verify.forgery_check import blind_to
 from pytest_cgins.verify.input_sets import InputSet, InputSetBuilder
@@ -54,13 +59,16 @@ class ValueSearch:
 
     def first(self, given: Sequence[Change], argument: Argument) -> tuple[InputSet, list[Change]] | None:
         """The set of the first value that torch takes and that counts beside those given, and all that was changed."""
+        return next(self.each(given, argument), None)
+
+    def each(self, given: Sequence[Change], argument: Argument) -> Iterator[tuple[InputSet, list[Change]]]:
+        """The same of all values."""
         before = self.answer(given)
         for change in self._candidates(argument):
             changes = [*given, change]
             input_set = self.legal(changes, before)
             if input_set is not None:
-                return input_set, changes
-        return None
+                yield input_set, changes
 
     def turned(self, argument: Argument) -> InputSet | None:
         """The call along another axis, its tensors turned with it: sizes along an axis belong to other arguments, too.
@@ -218,8 +226,9 @@ class ValueSearch:
             powers = (0,) if not number or name in CALMING else (0, *_FARTHER)
             for power in powers:
                 yield Value(kind="float", value=((number or 0.5) * factor * 2.0**power).hex())
-        elif old.kind == "str" and self._torch:
-            yield from (replace(old, value=op_word) for op_word in self.draw.sample(_WORDS, len(_WORDS)))
+        elif old.kind == "str":
+            words = _WORDS if self._torch else _words_of(self._base.call.op, name)
+            yield from (replace(old, value=word) for word in self.draw.sample(words, len(words)))
         elif old.kind == "none" and self._torch:
             yield Value(kind="float", value=self.draw.uniform(0.1, 0.4).hex())
             yield from (Value(kind="int", value=number) for number in self.draw.sample((-1, 0, 1, 2), 4))
@@ -246,6 +255,18 @@ class ValueSearch:
             near = [one for one in near if one > 0]
         self.draw.shuffle(near)
         return [*dict.fromkeys(near)]
+
+
+def _words_of(op: str, name: str) -> tuple[str, ...]:
+    """Strings that an op of a user compares something with, and usual ones: which an argument may have, it says when it is run."""
+    try:
+        tree = ast.parse(textwrap.dedent(inspect.getsource(resolve(op.partition("@")[0]))))
+    except (OSError, TypeError, SyntaxError, TraceError):
+        return ()
+    compared = [part for node in ast.walk(tree) if isinstance(node, ast.Compare) for part in ast.walk(node)]
+    words = [part.value for part in compared if isinstance(part, ast.Constant)]
+    usual = ("none", "mean", "sum") if name == "reduction" else ()
+    return tuple(dict.fromkeys(word for word in (*words, *usual) if isinstance(word, str)))
 
 
 def is_axis(argument: Argument) -> bool:

@@ -16,6 +16,8 @@ from pytest_cgins.building.contracts.arguments import (
     require_defaults,
     signatures,
 )
+from pytest_cgins.building.contracts.schema import parse as schema
+from pytest_cgins.building.loading.launcher import declared_values
 from pytest_cgins.core.errors import ContractError, SourceError
 
 RELU = "torch.nn.functional.relu"
@@ -69,6 +71,34 @@ def test_nothing_for_a_required_argument_may_be_left_out(op_call: OpCall) -> Non
     elsewhere = replace(call, op="torch.ops.not_loaded.native_layer_norm.default")
     with pytest.raises(ContractError, match="does not take 'bias'"):  # it may have a default
         require_defaults(elsewhere, ["bias"], "a kernel", tensors)
+
+
+def test_parts_of_a_list_have_names_for_a_schema_line(op_call: OpCall) -> None:
+    """A backward of two outputs has two gradients, and the language of schema lines no dots."""
+    call, tensors = op_call(f"{RELU}@backward(input)", torch.ones(()), x)
+    gradient, *others = call.arguments
+    gradients = [replace(gradient, name=f"grad_outputs.{number}") for number in range(2)]
+    call = replace(call, arguments=(*gradients, *others))
+    line = schema(
+        "var_mean_backward(Tensor grad_outputs_0, Tensor grad_outputs_1, Tensor input) -> Tensor grad"
+    )
+    values = declared_values(call, tensors, line, "a kernel")
+    assert [tuple(values[one.name].shape) for one in line.arguments] == [(), (), (1, 1, 4, 4)]
+    with pytest.raises(ContractError, match=r"does not take 'grad_outputs\.1'"):
+        declared_values(
+            call, tensors, schema("f(Tensor grad_outputs_0, Tensor input) -> Tensor g"), "a kernel"
+        )
+
+
+def test_what_goes_by_keyword_alone_stays_behind_any_number_of_others(op_call: OpCall) -> None:
+    """`def f(*tensors, indexing)` is an op's own signature, too."""
+
+    def kernel(*tensors: torch.Tensor, indexing: str = "ij") -> None: ...
+
+    call, tensors = op_call("torch.functional.meshgrid", x[0, 0, 0], x[0, 0, 0], indexing="xy")
+    values = call_values(call, tensors)
+    positional, keyword = match(call, values, signatures(kernel), "f", tensors)
+    assert (len(positional), keyword) == (2, {"indexing": "xy"})
 
 
 def written_in_c(doc: str) -> Any:

@@ -492,6 +492,23 @@ def test_an_op_may_refuse_fresh_inputs(tmp_path: Path, op: Callable[..., object]
     assert f"no fresh inputs: torch refuses them ({why})" in judged.notes
 
 
+@pytest_cgins.mark
+def clipped_(tensors: list[torch.Tensor], limit: float) -> torch.Tensor:
+    norm = sum(one.square().sum() for one in tensors).sqrt()
+    for one in tensors:
+        one.mul_((limit / norm).clamp(max=1.0))
+    return norm
+
+
+def test_all_of_a_longer_list_may_be_changed(tmp_path: Path) -> None:
+    """The recorded call changed none, for nothing was beyond the limit."""
+    op = f"{__name__}.clipped_"
+    declared = {"mutated": ["tensors"]}
+    gate = Gate(tmp_path, lambda: clipped_([normal(61), normal(32, seed=1)], 100.0), op, semantics=declared)
+    longer = gate._sets[gate.names.index("sizes of lists, 36 tensors")]
+    assert longer["mutated"] == [*range(36)]
+
+
 def test_longer_lists_are_of_small_tensors(tmp_path: Path) -> None:
     """Three dozen copies of large ones would be gigabytes."""
     large = [torch.ones(1 << 18), torch.ones(1 << 18)]

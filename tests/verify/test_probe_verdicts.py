@@ -238,8 +238,8 @@ def test_conduct_and_poison() -> None:
     assert tripped == {
         "poison": "never written",
         "guards": "the kernel wrote out of bounds: 4 bytes behind output 0 (fresh inputs)",
-        "inputs_unchanged": "the kernel changed input tensors [1] (of input, weight), which the op leaves as they "
-        "are (fresh inputs)",
+        "inputs_unchanged": "the kernel changed input tensors [1] (of input, weight), which the op leaves as they are "
+        "(fresh inputs)\n→ write to memory of its own; if the op may change them, name the argument: semantics: {mutated: [NAME]}",
         "plain_outputs": "the kernel returned Lazy instead of plain tensors: return torch.Tensor",
     }
 

@@ -37,7 +37,7 @@ def state_values(call: OpCall, tensors: Sequence[torch.Tensor]) -> dict[str, Any
     things would have is left out, and so is what tells classes and kinds of attributes.
     """
     state = [argument for argument in call.arguments if argument.passed == "state"]
-    names = [_schema_name(argument.name) for argument in state]
+    names = [schema_name(argument.name) for argument in state]
     return {
         name: decode(argument.value, tensors)
         for name, argument in zip(names, state, strict=True)
@@ -45,7 +45,8 @@ def state_values(call: OpCall, tensors: Sequence[torch.Tensor]) -> dict[str, Any
     }
 
 
-def _schema_name(name: str) -> str:
+def schema_name(name: str) -> str:
+    """What a schema line calls an argument, or a part of a module's state: `grad_outputs.0` is `grad_outputs_0`."""
     plain = name.removeprefix("self.").replace(".", "_")
     return f"_{plain}" if plain[0].isdigit() else plain
 
@@ -61,7 +62,8 @@ def require_defaults(
         ContractError: one has another value.
     """
     for argument in call.arguments:
-        if argument.name not in undeclared or argument.passed in ("default", "state"):
+        names = {argument.name, schema_name(argument.name)}
+        if names.isdisjoint(undeclared) or argument.passed in ("default", "state"):
             continue
         value = decode(argument.value, tensors)
         has_default, default = default_of(call, argument.name, tensors)
@@ -314,7 +316,12 @@ class _Given:
         if len(unknown) > len(values) or any(p.kind is p.KEYWORD_ONLY for p in unknown):
             raise self._unlike(parameters, required)
         if any(parameter.kind is parameter.VAR_POSITIONAL for parameter in parameters):
-            return self.all_in_order(), {}
+            by_name = {
+                p.name: self._values[p.name]
+                for p in taken
+                if p.kind is p.KEYWORD_ONLY and p.name in self._values
+            }
+            return self.all_in_order(by_name), by_name
         require_defaults(self._call, list(rest)[len(others) :], self._where, self._tensors)
         given = {p.name: self._values[p.name] for p in taken if p.name in self._values}
         given |= {p.name: value for p, value in zip(others, values, strict=False)}
@@ -322,12 +329,11 @@ class _Given:
         first = list(itertools.takewhile(lambda p: p.kind is not p.KEYWORD_ONLY and p.name in given, taken))
         return [given.pop(p.name) for p in first], given
 
-    def all_in_order(self) -> list[Any]:
-        """All arguments, without those at the end that the caller left to the op."""
-        passed = [
-            index for index, one in enumerate(self._call.arguments) if one.passed not in ("default", "state")
-        ]
-        values = list(self._values.values())
+    def all_in_order(self, by_name: Collection[str] = ()) -> list[Any]:
+        """All arguments but these, without those at the end that the caller left to the op."""
+        left = [one for one in self._call.arguments if one.passed != "state" and one.name not in by_name]
+        passed = [index for index, one in enumerate(left) if one.passed != "default"]
+        values = [self._values[one.name] for one in left]
         return [*values, *self._state] if self._state else values[: max(passed, default=-1) + 1]
 
     def _unlike(self, parameters: Signature, required: int) -> SourceError:

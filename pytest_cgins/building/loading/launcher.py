@@ -17,6 +17,7 @@ from pytest_cgins.building.contracts.arguments import (
     call_values,
     require_defaults,
     require_passed,
+    schema_name,
     state_values,
 )
 from pytest_cgins.building.contracts.schema import Schema, SchemaArgument, SchemaOutput
@@ -201,7 +202,8 @@ def declared_values(
     Raises:
         SourceError, ContractError: see `callable.LoadedKernel.bind`.
     """
-    values = state_values(call, tensors) | call_values(call, tensors)
+    given = {schema_name(name): value for name, value in call_values(call, tensors).items()}
+    values = state_values(call, tensors) | given
     require_passed(call, (a.name for a in schema.arguments if not a.has_default), values, where)
     require_defaults(call, schemas.match(schema, list(values), where), where, tensors)
     return values

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 
+from pytest_cgins.building.contracts.arguments import schema_name
 from pytest_cgins.core import dtypes
 from pytest_cgins.core.call_text import memory_format
 from pytest_cgins.core.dtypes import ITEMSIZE
@@ -26,14 +27,6 @@ def arguments(trace: Trace) -> Iterator[Argument]:
             yield argument
 
 
-def schema_name(argument: Argument) -> str:
-    """The name that a schema line has for an argument: `self.gate.weight` is `gate_weight`."""
-    if argument.passed != "state":
-        return argument.name.replace(".", "_")
-    plain = argument.name.removeprefix("self.").replace(".", "_")
-    return f"_{plain}" if plain[:1].isdigit() else plain
-
-
 def is_of_module(trace: Trace) -> bool:
     """Whether the op of a call is a class of modules."""
     return any(argument.passed == "state" for argument in trace.call.arguments)
@@ -41,8 +34,8 @@ def is_of_module(trace: Trace) -> bool:
 
 def state_names(trace: Trace) -> tuple[str, ...]:
     """Names that a schema line may have for a module's state: not those of two things, or of an argument."""
-    names = [schema_name(argument) for argument in arguments(trace)]
-    state = (schema_name(argument) for argument in arguments(trace) if argument.passed == "state")
+    names = [schema_name(argument.name) for argument in arguments(trace)]
+    state = (schema_name(argument.name) for argument in arguments(trace) if argument.passed == "state")
     return tuple(name for name in state if names.count(name) == 1)
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from pytest_cgins.building.contracts import launch_line
 from pytest_cgins.building.contracts import schema as schemas
+from pytest_cgins.building.contracts.arguments import schema_name
 from pytest_cgins.building.contracts.schema import Schema
 from pytest_cgins.building.contracts.source import wants_workspace
 from pytest_cgins.core.dtypes import DTYPES, ITEMSIZE
@@ -50,9 +51,7 @@ def line_of(context: Context) -> tuple[str, str]:
     It is that of the main source if it fits the op, else the given or derived one; "" if there is none.
     """
     names = {
-        calls.schema_name(argument): None
-        for _, trace in context.traces
-        for argument in calls.arguments(trace)
+        schema_name(argument.name): None for _, trace in context.traces for argument in calls.arguments(trace)
     }
     wrong = ""
     for files in (context.sources, context.candidate):

@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 
 from pytest_cgins.building.contracts import schema as schemas
+from pytest_cgins.building.contracts.arguments import schema_name
 from pytest_cgins.building.contracts.schema import SchemaArgument
 from pytest_cgins.building.contracts.source import read
 from pytest_cgins.building.contracts.torch_schema import defaults, overloads
@@ -96,7 +97,7 @@ def from_traces(name: str, op: str, traces: Sequence[Trace]) -> str:
         if default == "None" and not word.endswith("?"):
             word += "?" if word else ""
         if word and not hidden:
-            arguments.append((word, calls.schema_name(argument), default))
+            arguments.append((word, schema_name(argument.name), default))
     line = (
         f"{_entry_name(name)}({', '.join(_spelled(arguments, _changed(traces)))}) -> {_returns(op, traces)}"
     )
@@ -110,7 +111,7 @@ def from_traces(name: str, op: str, traces: Sequence[Trace]) -> str:
 def _has_name(argument: Argument, traces: Sequence[Trace]) -> bool:
     """Whether an attribute of a module has a name of its own wherever it was recorded."""
     met = [trace for trace in traces if any(other.name == argument.name for other in trace.call.arguments)]
-    return all(calls.schema_name(argument) in calls.state_names(trace) for trace in met)
+    return all(schema_name(argument.name) in calls.state_names(trace) for trace in met)
 
 
 def _entry_name(name: str) -> str:
@@ -196,7 +197,7 @@ def _changed(traces: Sequence[Trace]) -> list[str]:
         mutated = {index for index, _ in trace.gold.mutated} if trace.gold else set()
         for argument in calls.arguments(trace):
             if mutated.intersection(tensor_indices(argument.value)):
-                names.setdefault(calls.schema_name(argument))
+                names.setdefault(schema_name(argument.name))
     return list(names)
 
 

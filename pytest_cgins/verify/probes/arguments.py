@@ -9,6 +9,7 @@ refuse it.
 
 from __future__ import annotations
 
+import itertools
 import math
 import random
 from collections.abc import Iterator, Sequence
@@ -275,6 +276,8 @@ _LIMIT_BYTES = 512 << 10
 """Larger arguments are not run some dozens of times."""
 _MOST = 8
 """Arguments that are changed by themselves."""
+_MOST_WORDS = 3
+"""Other values of one that is a word."""
 _LEFT = frozenset((
     "inplace", "out", "dtype", "device", "layout", "generator", "memory_format", "pin_memory",
     "requires_grad", "size_average", "reduce", "training", "sparse", "sorted", "stable", "max_norm",
@@ -288,8 +291,6 @@ def _option_sets(probed_call: ProbedCall, key: str) -> list[InputSet]:
     Of a random op, values with which it is none: what is drawn shows no option, and these are compared as of other ops.
     """
     original = probed_call.small
-    if original.call.op.endswith("_"):
-        return []
     draw = random.Random(seed_of(key))  # noqa: S311
     search = ValueSearch(replace(probed_call.builder, random={}), original, draw, probed_call.others)
     fixed = {argument for argument, _ in probed_call.builder.declared.fixed}
@@ -304,9 +305,11 @@ def _option_sets(probed_call: ProbedCall, key: str) -> list[InputSet]:
     input_sets: list[InputSet] = []
     together, last = list[Change](), original
     for argument in arguments:
-        alone = search.first([], argument) if len(input_sets) < _MOST else None
+        most = 0 if len(input_sets) >= _MOST else _MOST_WORDS if argument.value.kind == "str" else 1
+        legal = [*itertools.islice(search.each([], argument), most)]
+        alone = next(iter(legal), None)
         if alone is not None:
-            input_sets.append(alone[0])
+            input_sets += [input_set for input_set, _ in legal]
             both = search.first(together, argument) if together else alone
             together = both[1] if both is not None else together
             last = both[0] if both is not None else last

@@ -55,7 +55,7 @@ _WALK_ROWS = frozenset({"cummax", "cummin", "cumsum", "logcumsumexp", "logsumexp
 def sets(probed_call: ProbedCall, key: str) -> tuple[list[InputSet], str]:
     """Sets of other sizes, or none and why.
 
-    One size more, four of drawn sizes, long rows, many rows, what is left, none, one and two dimensions more, and those in
+    One size more, single ones, four of drawn sizes, long rows, many rows, what is left, none, one and two dimensions more, and those in
     which single dimensions move; fewer where torch refuses them.
     """
     search = probed_call.search if key == probed_call.key else SizeSearch(probed_call, key)
@@ -74,6 +74,8 @@ def sets(probed_call: ProbedCall, key: str) -> tuple[list[InputSet], str]:
 
     small = search.small
     take(_one_more(search))
+    for size in places.others:  # a single token, or head: what is repeated along it need not be
+        take(search.first_legal([{**small, size: 1}]))
     draw = random.Random(seed_of(f"{key}/{NAME}"))  # noqa: S311
     for moves, main in _drawn(places, draw, few=interpreted):
         fitted = search.fitted(moves, main)

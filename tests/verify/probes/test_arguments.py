@@ -250,6 +250,21 @@ def test_a_bound_that_was_recorded_far_away_is_tried_where_it_binds(tmp_path: Pa
     assert min(tried) < 100
 
 
+@pytest_cgins.mark
+def distance_(x: torch.Tensor, y: torch.Tensor, norm: str = "l2", reduction: str = "mean") -> torch.Tensor:
+    x.sub_(y)
+    each = x.abs() if norm == "l1" else x.square()
+    return each.mean() if reduction == "mean" else each.sum() if reduction == "sum" else each
+
+
+def test_words_that_an_op_compares_with_are_tried_of_one_that_changes_its_arguments_too(
+    tmp_path: Path,
+) -> None:
+    """What it answers to an unknown word is one of its options, and `none` is nowhere in its source."""
+    found = _names(tmp_path, lambda: distance_(normal(9, 40), normal(9, 40, seed=1)), f"{__name__}.distance_")
+    assert {"other norm=l1", "other reduction=sum", "other reduction=none"} <= {*found}
+
+
 def test_a_mask_lets_nothing_through_in_one_row(tmp_path: Path) -> None:
     """torch's answer there is 0; that of a kernel that masks by a great negative number is a mean."""
     seen = torch.ones(9, 21, dtype=torch.bool).tril(12)
