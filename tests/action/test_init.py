@@ -72,6 +72,9 @@ def test_ten_lines_fit_what_they_call(parsers: Parsers, work: Path) -> None:
         "runner": '["self-hosted", "gpu"]',
         "python-version": "",
     }
+    events = yaml.safe_load(texts["cgins.yml"])[True]
+    assert "labeled" in events["pull_request"]["types"], "else the label cgins-weaker waits for the next push"
+    assert "push" in events, "pull requests read the build cache that the default branch wrote"
     follows = yaml.safe_load(texts["cgins-comment.yml"])[True]["workflow_run"]["workflows"]
     assert follows == [yaml.safe_load(texts["cgins.yml"])["name"]]
 
@@ -145,6 +148,18 @@ def test_what_is_not_written(
     assert main(["init", str(work), *words]) == 2
     assert why in capsys.readouterr().err.replace(".github/workflows/", "")
     assert written(work) == before
+
+
+def test_hosted_runners_gate_forks(parsers: Parsers, work: Path) -> None:
+    """A required check is green where its job is skipped, and a fork's kernels would never have run."""
+    (work / "cgins.yaml").write_text(
+        "version: 1\ntraces: [traces]\nkernels: {relu: {op: torch.nn.functional.relu, source: kernels/relu.cpp}}\n"
+    )
+    (work / "kernels").mkdir(exist_ok=True)
+    (work / "kernels/relu.cpp").touch()
+    assert main(["init", str(work), "--github", f"octo/pytest-cgins@{COMMIT}", "--force"]) == 0
+    given = called(parsers, "cgins.yml", written(work)["cgins.yml"])[1]
+    assert given["trusted-heads-only"] is False
 
 
 def test_the_commit_is_that_which_pip_installed(

@@ -46,6 +46,8 @@ def workflows(folder: Path, action: str) -> dict[str, str]:
     implementations = [one for kernel in kernels for one in kernel.implementations]
     if any(each.device == "cuda" for each in implementations):
         given += ['runner: \'["self-hosted", "gpu"]\'', 'python-version: ""']
+    else:  # GitHub's own runners are thrown away after a run, so they may gate pull requests from forks
+        given.append("trusted-heads-only: false")
     if (folder / "requirements.txt").is_file():
         given.append("requirements: requirements.txt")
     if path := import_roots(
