@@ -245,3 +245,32 @@ def test_schema_lines_of_ops(cgins: Command) -> None:
     assert missed.returncode == 2
     assert "did you mean torch.topk" in missed.stderr
     assert cgins(Path(), "schema").returncode == 2
+
+
+def test_schema_lines_of_backwards_and_of_ops_of_a_project(cgins: Command, tmp_path: Path) -> None:
+    """From torch's schemas where they have the op's own parameters, else from the calls that are recorded."""
+
+    def line(op: str) -> str:
+        return cgins(tmp_path, "schema", "--op", op).stdout.removeprefix("// cgins: ").rstrip()
+
+    assert line("F.linear@backward(input,weight)") == (
+        "linear_backward(Tensor grad_output, Tensor input, Tensor weight, Tensor? bias=None) "
+        "-> (Tensor grad_input, Tensor grad_weight)"
+    )
+    (tmp_path / "net.py").write_text(
+        "import pytest_cgins\n\n@pytest_cgins.mark\ndef scaled(x, w, *, by=2.0):\n    return x * w * by\n"
+    )
+    (tmp_path / "run.py").write_text(
+        "import torch, net\nfrom torch.nn import functional as F\n"
+        "x, w = torch.randn(3, requires_grad=True), torch.randn(3)\n"
+        "F.huber_loss(net.scaled(x, w), w).backward()\n"
+    )
+    (tmp_path / "cgins.yaml").write_text("version: 1\ntraces: [traces/t]\nkernels: {}\n")
+    scaled, loss = "net.scaled@backward(x)", "torch.nn.functional.huber_loss@backward(input)"
+    for op in (scaled, loss):
+        missed = cgins(tmp_path, "schema", "--op", op).stderr
+        assert f"cgins record SCRIPT.py --out traces/NAME --ops '{op}' --backward" in missed
+    done = cgins(tmp_path, "record", "run.py", "--out", "traces/t", "--ops", f"{scaled},{loss}", "--backward")
+    assert done.returncode == 0, done.stderr
+    assert line(scaled) == "scaled_backward(Tensor grad_output, Tensor x, Tensor w, float by=2.0) -> Tensor"
+    assert "str reduction='mean'" in line(loss)

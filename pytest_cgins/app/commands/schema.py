@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import argparse
 import os
+from collections.abc import Sequence
 from pathlib import Path
 
 from pytest_cgins.app.commands.options import Subparsers, command, option
 from pytest_cgins.building.contracts import launch_line
 from pytest_cgins.building.contracts import schema as schemas
 from pytest_cgins.building.contracts.source import read, wants_workspace
-from pytest_cgins.building.contracts.torch_schema import overloads
+from pytest_cgins.building.contracts.torch_schema import defaults, overloads
 from pytest_cgins.config import load_without_traces, select
+from pytest_cgins.core.console import import_path
 from pytest_cgins.core.errors import ConfigError, SourceError
 from pytest_cgins.core.text import nearest_path, upwards
+from pytest_cgins.packs.store import MANIFEST, open_pack
+from pytest_cgins.regenerate.new_kernel import word_of
+from pytest_cgins.regenerate.prompts.schema_line import from_traces, returned_gradients
 
 
 def add_parsers(subparsers: Subparsers) -> None:
@@ -25,7 +30,9 @@ def add_parsers(subparsers: Subparsers) -> None:
         "Print the C function that each launcher of the kernel must define.",
     )
     option(schema, "kernel KERNEL  name in cgins.yaml, or a source file", nargs="?")
-    option(schema, "--op OP  print the schema lines of an op of torch instead: topk, F.silu, aten::add")
+    option(
+        schema, "--op OP  print the schema lines of an op instead: topk, aten::add, F.silu@backward(input)"
+    )
     add_config_option(schema)
 
 
@@ -42,7 +49,7 @@ def add_config_option(parser: argparse.ArgumentParser, what: str = "") -> None:
 def run_schema(arguments: argparse.Namespace) -> int:
     """Print the prototypes of a kernel's launchers and device kernels, or of one source file."""
     if arguments.op:
-        return _print_schemas_of(arguments.op)
+        return _print_schemas_of(arguments.op, arguments.config)
     if not arguments.kernel:
         raise ConfigError("no kernel is named", remedy="name one, or an op: cgins schema --op topk")
     given = Path(arguments.kernel)
@@ -61,27 +68,62 @@ def run_schema(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _print_schemas_of(name: str) -> int:
-    """Print a line for each overload of an op that the language of schema lines can say."""
-    from pytest_cgins.packs import ops
+def _print_schemas_of(name: str, config: Path) -> int:
+    """Print a line for each overload of an op, or of its backward; where torch has none that fits, that of recorded calls."""
+    from pytest_cgins.packs import backward, ops
+    from pytest_cgins.packs.signature import parameters
 
-    full = ops.full_names(name)
-    if not full:
-        ops.locate(ops.in_full(name))
-    lines = dict.fromkeys(line for one in full or [name] for line in overloads(one))
-    for line in lines:
+    forward, gradients = backward.parse(name) if backward.is_derived(name) else (name, ())
+    with import_path(config.absolute().parent, Path.cwd()):
+        full = ops.full_names(forward) or [ops.in_full(forward)]
+        known = {parameter for op in full for parameter in parameters(ops.locate(op))}
+    texts = {name for op in full for name, default in defaults(op).items() if default.startswith("'")}
+    lines: dict[str, None] = {}
+    for line in dict.fromkeys(line for op in full for line in overloads(op)):
         try:
-            schemas.parse(line)
+            schema = schemas.parse(line)
         except SourceError as error:
-            print(f"// torch: {line}  ({error.what.rpartition(': ')[2]})")
-        else:
-            print(f"// cgins: {line}")
+            lines |= {} if gradients else {f"// torch: {line}  ({error.what.rpartition(': ')[2]})": None}
+            continue
+        # An op in Python may differ from the operator of its name: embedding in order and names, huber_loss in `reduction`.
+        takes_calls = all(one.has_default or one.name in known for one in schema.arguments)
+        if takes_calls and all(one.type == "str" for one in schema.arguments if one.name in texts):
+            fitting = _backward_of(line, schema, gradients) if gradients else line
+            lines |= {f"// cgins: {fitting}": None} if fitting else {}
     if not lines:
-        raise ConfigError(
-            f"{name} has no schema in torch",
-            remedy="record a call of it; `cgins generate` derives the line from traces",
-        )
+        op = backward.name_of(full[0], gradients) if gradients else full[0]
+        lines[f"// cgins: {_recorded_line(op, config)}"] = None
+    print("\n".join(lines))
     return 0
+
+
+def _backward_of(line: str, schema: schemas.Schema, names: Sequence[str]) -> str:
+    """The line of an overload's backward; "" unless it gives one tensor, and those named are tensors that it leaves as they are."""
+    tensors = {one.name for one in schema.arguments if one.type == "Tensor" and not one.list}
+    is_plain = len(schema.outputs) == 1 and not schema.outputs[0].list
+    if not is_plain or any(one.mutated for one in schema.arguments) or not tensors.issuperset(names):
+        return ""
+    arguments = line.partition("(")[2].rpartition(") ->")[0]
+    return f"{schema.entry}_backward(Tensor grad_output, {arguments}) -> {returned_gradients(names)}"
+
+
+def _recorded_line(op: str, config: Path) -> str:
+    named = load_without_traces(config).traces if config.is_file() else ()
+    packs = [pack for pack in named if (pack / MANIFEST).is_file()]
+    traces = [trace for pack in packs for trace in open_pack(pack).pack.traces if trace.call.op == op]
+    if not traces:
+        option = " --backward" if "@" in op else ""
+        raise ConfigError(
+            f"no schema in torch fits {op}, and no call of it is recorded in the packs of {config}",
+            remedy=f"record one: cgins record SCRIPT.py --out traces/NAME --ops '{op}'{option}; name the pack under traces:",
+        )
+    line = from_traces(word_of(op), op, traces)
+    if not line:
+        raise ConfigError(
+            f"{op} was recorded with arguments that no schema line can have",
+            remedy="write its kernel with contract: python or torch-extension",
+        )
+    return line
 
 
 def _launchers(config: Path, kernel: str) -> list[Path]:

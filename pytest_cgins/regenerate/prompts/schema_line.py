@@ -204,12 +204,9 @@ def _changed(traces: Sequence[Trace]) -> list[str]:
 def _returns(op: str, traces: Sequence[Trace]) -> str:
     """What comes back: new tensors, or the mutated argument itself."""
     trace = next((it for it in traces if it.gold is not None), None)
-    gradients = [
-        name.rpartition(".")[2] for name in op.partition("@backward(")[2].rstrip(")").split(",") if name
-    ]
+    gradients = op.partition("@backward(")[2].rstrip(")")
     if gradients:
-        names = [f"grad_{name}" for name in gradients]
-        return "Tensor" if len(names) == 1 else f"({', '.join(f'Tensor {name}' for name in names)})"
+        return returned_gradients(gradients.split(","))
     if trace is None or trace.gold is None:
         return "Tensor"
     indices = tensor_indices(trace.gold.outputs)
@@ -223,6 +220,12 @@ def _returns(op: str, traces: Sequence[Trace]) -> str:
     if len(indices) == 1:
         return "Tensor"
     return f"({', '.join(['Tensor'] * len(indices))})"
+
+
+def returned_gradients(names: Sequence[str]) -> str:
+    """What comes back from a backward with respect to some arguments."""
+    words = [f"Tensor grad_{name.rpartition('.')[2]}" for name in names]
+    return "Tensor" if len(words) == 1 else f"({', '.join(words)})"
 
 
 def _word_of(present: Sequence[Value], known: SchemaArgument | None) -> str:
