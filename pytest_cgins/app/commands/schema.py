@@ -18,7 +18,6 @@ from pytest_cgins.core.errors import ConfigError, SourceError
 from pytest_cgins.core.text import nearest_path, upwards
 from pytest_cgins.packs.store import MANIFEST, open_pack
 from pytest_cgins.regenerate.new_kernel import word_of
-from pytest_cgins.regenerate.prompts.schema_line import from_traces, returned_gradients
 
 
 def add_parsers(subparsers: Subparsers) -> None:
@@ -99,6 +98,8 @@ def _print_schemas_of(name: str, config: Path) -> int:
 
 def _backward_of(line: str, schema: schemas.Schema, names: Sequence[str]) -> str:
     """The line of an overload's backward; "" unless it gives one tensor, and those named are tensors that it leaves as they are."""
+    from pytest_cgins.regenerate.prompts.schema_line import returned_gradients  # with torch
+
     tensors = {one.name for one in schema.arguments if one.type == "Tensor" and not one.list}
     is_plain = len(schema.outputs) == 1 and not schema.outputs[0].list
     if not is_plain or any(one.mutated for one in schema.arguments) or not tensors.issuperset(names):
@@ -108,6 +109,8 @@ def _backward_of(line: str, schema: schemas.Schema, names: Sequence[str]) -> str
 
 
 def _recorded_line(op: str, config: Path) -> str:
+    from pytest_cgins.regenerate.prompts.schema_line import from_traces
+
     named = load_without_traces(config).traces if config.is_file() else ()
     packs = [pack for pack in named if (pack / MANIFEST).is_file()]
     traces = [trace for pack in packs for trace in open_pack(pack).pack.traces if trace.call.op == op]
