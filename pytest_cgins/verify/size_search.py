@@ -349,6 +349,13 @@ class SizeSearch:
             pairs = zip(tensors, fresh_tensors, strict=True)
             self._require_read(call, [one if one.is_floating_point() else new for one, new in pairs])
         taken = self._maker.make(name, fresh_tensors, probe=NAME, call=call, patterns_only=empty)
+        out = next((one.value for one in call.arguments if one.name == "out"), None)
+        if out is not None and out.kind == "tensor":
+            shapes = [one.shape for one in taken.expected.outputs]
+            if tuple(tensors[int(out.value or 0)].shape) not in shapes:
+                raise ValueError(
+                    "torch gives out another size, and a kernel has the memory that it was passed"
+                )
         if not alone:
             self._require_form(taken)
         outputs = tuple(

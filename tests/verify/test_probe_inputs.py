@@ -509,6 +509,16 @@ def test_all_of_a_longer_list_may_be_changed(tmp_path: Path) -> None:
     assert longer["mutated"] == [*range(36)]
 
 
+def test_out_is_as_large_as_the_answer(tmp_path: Path) -> None:
+    """torch would give it other memory, which a kernel that writes to what it was passed cannot."""
+    gate = Gate(
+        tmp_path, lambda: torch.add(normal(8, 16), normal(8, 16, seed=1), out=torch.empty(8, 16)), "torch.add"
+    )
+    shapes = [[tuple(tensor.shape) for tensor in gate.tensors(name)] for name in gate.names]
+    assert any(one[0] != (8, 16) for one in shapes)
+    assert all(out == torch.broadcast_shapes(*others) for *others, out in shapes)
+
+
 def test_longer_lists_are_of_small_tensors(tmp_path: Path) -> None:
     """Three dozen copies of large ones would be gigabytes."""
     large = [torch.ones(1 << 18), torch.ones(1 << 18)]
