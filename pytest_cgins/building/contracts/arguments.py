@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 
+from pytest_cgins.building.contracts.schema import schema_name
 from pytest_cgins.core.errors import ContractError, SourceError, TraceError
 from pytest_cgins.core.text import counted, nearest
 from pytest_cgins.core.trace import OpCall
@@ -43,12 +44,6 @@ def state_values(call: OpCall, tensors: Sequence[torch.Tensor]) -> dict[str, Any
         for name, argument in zip(names, state, strict=True)
         if names.count(name) == 1 and not argument.name.endswith("__")
     }
-
-
-def schema_name(name: str) -> str:
-    """What a schema line calls an argument, or a part of a module's state: `grad_outputs.0` is `grad_outputs_0`."""
-    plain = name.removeprefix("self.").replace(".", "_")
-    return f"_{plain}" if plain[0].isdigit() else plain
 
 
 def require_defaults(

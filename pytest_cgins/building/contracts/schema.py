@@ -360,6 +360,12 @@ def header(schema: Schema, *, workspace: bool, file: str, line: int) -> str:
     )
 
 
+def schema_name(name: str) -> str:
+    """What a schema line calls an argument, or a part of a module's state: `grad_outputs.0` is `grad_outputs_0`."""
+    plain = name.removeprefix("self.").replace(".", "_")
+    return f"_{plain}" if plain[0].isdigit() else plain
+
+
 def match(schema: Schema, names: Sequence[str], where: str) -> tuple[str, ...]:
     """Check that the schema's arguments are the op's.
 

@@ -17,10 +17,9 @@ from pytest_cgins.building.contracts.arguments import (
     call_values,
     require_defaults,
     require_passed,
-    schema_name,
     state_values,
 )
-from pytest_cgins.building.contracts.schema import Schema, SchemaArgument, SchemaOutput
+from pytest_cgins.building.contracts.schema import Schema, SchemaArgument, SchemaOutput, schema_name
 from pytest_cgins.building.loading.c_values import LIST_TYPES, DLTensor, Place, convert, dl_form
 from pytest_cgins.building.loading.returned import Plan
 from pytest_cgins.core.case import CompiledKernel

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 
-from pytest_cgins.building.contracts.arguments import schema_name
+from pytest_cgins.building.contracts.schema import schema_name
 from pytest_cgins.core import dtypes
 from pytest_cgins.core.call_text import memory_format
 from pytest_cgins.core.dtypes import ITEMSIZE

@@ -6,8 +6,7 @@ from pathlib import Path
 
 from pytest_cgins.building.contracts import launch_line
 from pytest_cgins.building.contracts import schema as schemas
-from pytest_cgins.building.contracts.arguments import schema_name
-from pytest_cgins.building.contracts.schema import Schema
+from pytest_cgins.building.contracts.schema import Schema, schema_name
 from pytest_cgins.building.contracts.source import wants_workspace
 from pytest_cgins.core.dtypes import DTYPES, ITEMSIZE
 from pytest_cgins.core.errors import SourceError

@@ -10,8 +10,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 
 from pytest_cgins.building.contracts import schema as schemas
-from pytest_cgins.building.contracts.arguments import schema_name
-from pytest_cgins.building.contracts.schema import SchemaArgument
+from pytest_cgins.building.contracts.schema import SchemaArgument, schema_name
 from pytest_cgins.building.contracts.source import read
 from pytest_cgins.building.contracts.torch_schema import defaults, overloads
 from pytest_cgins.config import Config, Implementation, KernelEntry
