@@ -244,15 +244,13 @@ class CaseTiming:
     def _disputed(self, task: TimingTask, opened: Opened, sampler: BlockSampler) -> tuple[Reason, str] | None:
         """What speaks against the times of arms that nothing was proven slower than: a false clock may come out undecided."""
         clock = OutsideClock(opened, lambda arm, calls: self._repeat(task, arm, calls))
-        tests = sampler.comparisons()
-        passing = [test.against for test in tests if test.outcome != "slower"]
+        passing = {test.against: test.outcome for test in sampler.comparisons() if test.outcome != "slower"}
         for arm in passing:
             if text := clock.dispute(arm, sampler.upper_ratio(arm)):
                 return Reason.TAMPERING, text
-        base = task.request.base
-        if self._only_gains:
-            passing = [test.against for test in tests if test.outcome == "faster"]
-        if "base" in passing and base and self._fresh and (text := self._slowdown(task, base, clock, opened)):
+        base, outcome = task.request.base, passing.get("base")
+        is_asked = outcome == "faster" if self._only_gains else outcome is not None
+        if is_asked and base and self._fresh and (text := self._slowdown(task, base, clock, opened)):
             return Reason.SLOWS_BASE, text
         return None
 

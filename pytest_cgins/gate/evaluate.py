@@ -44,10 +44,10 @@ from pytest_cgins.gate.timing_stage import (
     TimingOptions,
     TimingStage,
     compile_numbers,
-    is_faster,
     with_roofline,
     with_tuning_notes,
 )
+from pytest_cgins.gate.timing_verdict import confirmed_outcome
 from pytest_cgins.gate.verdict_keys import VerdictKeys
 from pytest_cgins.gate.verification_stage import Prepared, VerificationStage, role_of
 from pytest_cgins.run import jit_pool
@@ -451,7 +451,7 @@ class Evaluator:
         measured = with_tuning_notes(measured, verified.correctness.tuned)
         outcome = replace(outcome, measurement=measured)
         correctness = verified.correctness.with_probes(outcome.judged.probes)
-        if not self.stage.only_gains or is_faster(measured):
+        if not self.stage.only_gains or confirmed_outcome(measured, "base") == "faster":
             correctness = self._verification.called_elsewhere(correctness, prepared, compiled)
         answers = gate.decide(correctness, measured)
         verdict = self.stage.decide(answers, case, outcome)

@@ -74,12 +74,6 @@ class Outcome:
     """Whether the worker died with both in it, and did not with the kernel alone."""
 
 
-def is_faster(measurement: Measurement) -> bool:
-    """Whether it was proven faster than its base."""
-    against = measurement.against("base")
-    return against is not None and against.outcome == "faster"
-
-
 def with_roofline(
     measurement: Measurement, inputs: PackedInputs, kernel: KernelEntry, case: Case, peaks: MeasuredPeaks
 ) -> Measurement:

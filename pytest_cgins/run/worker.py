@@ -115,13 +115,10 @@ def _serve(channel: Channel) -> None:
             raise _ConnectionCut from error
         for buffer in (*buffers, *results):
             buffer.close()
-        if not answer["fatal"]:
-            _rest(service)
-
-
-def _rest(service: Any) -> None:
-    with contextlib.suppress(Exception):  # the next request tells what is wrong
-        getattr(service, "rest", int)()
+        rest = getattr(service, "rest", None)
+        if rest is not None and not answer["fatal"]:
+            with contextlib.suppress(Exception):  # the next request tells what is wrong
+                rest()
 
 
 def _answer(channel: Channel, answer: dict[str, Any], results: list[Buffer]) -> None:

@@ -62,6 +62,9 @@ def main() -> int:
     given = sys.argv[1:]
     end = given.index("--") if "--" in given else len(given)
     options = parser.parse_args(given[:end])
+    command = [
+        word for word in given if word != str(options.json)
+    ]  # where the results lie is the machine's own
     rows = []
     with tempfile.TemporaryDirectory() as name:
         runs = [Run(Path(name), suite, options, given[end + 1 :]) for suite in options.suites]
@@ -73,7 +76,7 @@ def main() -> int:
             rows.append(_row(run.suite, one, run.on("0,1")))
             print(json.dumps(rows[-1]), flush=True)
             if options.json:
-                options.json.write_text(json.dumps({"command": given, "suites": rows}, indent=1) + "\n")
+                options.json.write_text(json.dumps({"command": command, "suites": rows}, indent=1) + "\n")
     return int(any(row["differ"] for row in rows))
 
 

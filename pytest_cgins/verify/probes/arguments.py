@@ -118,20 +118,21 @@ def _ignoring_a_class(
     builder: InputSetBuilder, reference_set: InputSet, target: int, ignored: int
 ) -> Iterator[InputSet]:
     """The call with a class that is ignored, in the place of what was: targets may hold the old one, and torch takes these no more."""
-    tensors = reference_set.tensors()
+    tensors, name = reference_set.tensors(), "ignore_index"
     classes = tensors[target].view(-1)
     counted = classes[classes != ignored]
-    fixed = {argument for argument, _ in builder.semantics.fixed}
-    for argument in reference_set.call.arguments if len(counted) else ():
-        if argument.name == "ignore_index" and argument.name not in fixed:
-            other = int(counted[len(counted) // 2])
-            classes[classes == ignored] = other
-            value = with_value(argument, replace(argument.value, value=other))
-            arguments = tuple(value if one is argument else one for one in reference_set.call.arguments)
-            call = replace(reference_set.call, arguments=arguments)
-            made = builder.make(f"other ignore_index={other}", tensors, probe=NAME, call=call)
-            if all(all_finite(output.answer) for output in made.expected.outputs):
-                yield replace(made, origin=reference_set)
+    if not len(counted) or name in dict(builder.semantics.fixed):
+        return
+    other = int(counted[len(counted) // 2])
+    classes[classes == ignored] = other
+    arguments = tuple(
+        with_value(one, replace(one.value, value=other)) if one.name == name else one
+        for one in reference_set.call.arguments
+    )
+    call = replace(reference_set.call, arguments=arguments)
+    made = builder.make(f"other {name}={other}", tensors, probe=NAME, call=call)
+    if call != reference_set.call and all(all_finite(output.answer) for output in made.expected.outputs):
+        yield replace(made, origin=reference_set)
 
 
 def _empty_rows(builder: InputSetBuilder, reference_set: InputSet) -> list[InputSet]:
