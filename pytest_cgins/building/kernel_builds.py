@@ -53,6 +53,7 @@ class KernelBuilds:
         self._closes = builds is None
         self._sources: dict[Name, KernelSource | CginsError] = {}
         self._withheld: list[KernelSource] = []
+        self._told: set[str] = set()
         self._commands = Commands(config.root, self._cache, fenced=self.builds.fence is not None)
 
     def close(self) -> None:
@@ -101,6 +102,12 @@ class KernelBuilds:
                 f"the build cache {self._cache} cannot be used: {error}",
                 remedy="make it writable, or set CGINS_CACHE_DIR to a folder that is",
             ) from error
+
+    def untold_seconds(self, kernel: CompiledKernel) -> float:
+        """How long its build took, for the first case that tells of it: whoever asked for it before tells of none; then 0."""
+        is_told = kernel.key in self._told
+        self._told.add(kernel.key)
+        return 0.0 if is_told else kernel.build_seconds
 
     def source(self, name: Name) -> KernelSource | None:
         """The source of an implementation; None where it cannot be read, which `kernel` tells."""

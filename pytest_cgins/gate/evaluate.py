@@ -273,7 +273,7 @@ class Evaluator:
             self.devices.require(case)
             compiled = self.compiled(case)
             self._require_no_hangs(compiled)
-            result = self._keys.with_digests(result, compiled)
+            result = self._keys.with_digests(result, compiled, self.kernel_builds.untold_seconds(compiled))
             if (taken := self._taken_over(result, compiled)) is not None:
                 return replace(taken, seconds=time.monotonic() - started)
             if case.check:
@@ -301,7 +301,8 @@ class Evaluator:
         with suppress(EndedError):
             self.devices.require(case)
             compiled = self.compiled(case)
-            taken = self._taken_over(self._keys.with_digests(unknown(case), compiled), compiled)
+            seconds = self.kernel_builds.untold_seconds(compiled)
+            taken = self._taken_over(self._keys.with_digests(unknown(case), compiled, seconds), compiled)
             if taken is not None:
                 return replace(taken, seconds=time.monotonic() - started)
         return None

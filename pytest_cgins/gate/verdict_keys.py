@@ -52,7 +52,7 @@ _BUILT_IN = ("torch.ops.aten", "torch.ops.prims")
 
 @dataclass(frozen=True, slots=True)
 class VerdictKeys:
-    """Keys of the cases of one `cgins.yaml`."""
+    """Keys of the cases of one `cgins.yaml`, and what is known under them."""
 
     config: Config
     requests: ReferenceRequests
@@ -62,25 +62,21 @@ class VerdictKeys:
     known: KnownVerdicts | None
     """Verdicts that may be taken over; None for none, and no keys."""
     _tested: dict[tuple[str, ...], Tested] = field(default_factory=dict)
-    _told_builds: set[str] = field(default_factory=set)
     _of_kernels: dict[tuple[str, ...], tuple[str, str]] = field(default_factory=dict)
     _traces: dict[str, dict[str, str]] = field(default_factory=dict)
 
-    def with_digests(self, result: Evaluation, compiled: CompiledKernel) -> Evaluation:
-        """The same with what is tested, and the seconds of a build that nobody has told yet."""
+    def with_digests(self, result: Evaluation, compiled: CompiledKernel, build_seconds: float) -> Evaluation:
+        """The same with what is tested, and how long its build took."""
         case = result.case
         place = (*case.key, compiled.key, case.pack_path)
         if place not in self._tested:
             seed = self.requests.seed
             self._tested[place] = input_digests.tested(self.config, case, compiled, seed=seed)
         tested = replace(self._tested[place], trace=case.trace_id)
-        # Told with the first case: whoever asked for the kernel before that tells of no build.
-        is_told = compiled.key in self._told_builds
-        self._told_builds.add(compiled.key)
         return replace(
             result,
             kernel_digest=compiled.source.digest,
-            build_seconds=0.0 if is_told else compiled.build_seconds,
+            build_seconds=build_seconds,
             tested=self.added(tested, case, compiled) if self.known else tested,
         )
 

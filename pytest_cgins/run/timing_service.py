@@ -2,8 +2,7 @@
 
 A measurement is some kinds of requests after `ready`: `open` makes the arms ready, `blocks` runs blocks of batches,
 as many and as often as the caller wants, `repeat` calls an arm for a caller that times it from outside, and `finish` has
-the probes look. Who calls decides when enough is known: it
-is not in the process that the kernel shares.
+the probes look. Who calls decides when enough is known: it is not in the process that the kernel shares.
 """
 
 from __future__ import annotations
@@ -68,7 +67,6 @@ from pytest_cgins.verify.timing_messages import (
 )
 
 _SHOWN = 300
-
 _compilations = recompiles.Compilations()
 
 Answer = tuple[TimedAnswer, Buffer]
